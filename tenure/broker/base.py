@@ -1,0 +1,208 @@
+"""The three faces of the broker, one per role, each with exactly the rights that the role has.
+
+An implementation translates its driver's errors into `tenure.errors.BrokerError`s: after `BrokerUnreachable` the fate
+of what was sent is unknown. No call retries by itself. `tests/contract/test_broker.py` is the definition of these
+faces' behaviour; it runs on every implementation. One object may serve one thread at a time; the `take`, `orders`,
+`receive` and `answers` readers block and therefore want an object of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol, final
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tenure.protocol.assignment import Assignment
+
+
+@final
+@dataclass(frozen=True, slots=True, order=True)
+class EntryId:
+    """A stream entry's id. Published assignments use `<coordinator epoch>-<outbox sequence>`."""
+
+    major: int
+    minor: int
+
+    def __str__(self) -> str:
+        """The id as the wire spells it."""
+        return f"{self.major}-{self.minor}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One entry that a reader was given. `source` is a site name for an inbox, "" for rpc, a stream's short name else."""
+
+    source: str
+    entry_id: EntryId
+    raw: bytes
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Handout:
+    """One assignment that a worker was given; `assignment` is None when the entry could not be read."""
+
+    entry_id: EntryId
+    assignment: Assignment | None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """One assignment to publish. Exactly one of `capability` and `worker_id` is set."""
+
+    entry_id: EntryId
+    assignment: Assignment
+    capability: str = ""
+    worker_id: str = ""
+
+
+class PublishOutcome(StrEnum):
+    """What became of one publication."""
+
+    PUBLISHED = "published"
+    REPEATED = "repeated"  #: this id was published before; nothing was added
+    SUPERSEDED = "superseded"  #: the stream's last id has a higher epoch: a newer coordinator is at work
+    MISSING = "missing"  #: the stream's group is gone; nothing was added
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class BrokerState:
+    """What the coordinator checks: identity of the server process, marker of its data, and dangerous settings."""
+
+    run_id: str
+    marker: str
+    version: str
+    eviction_policy: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PendingEntry:
+    """An assignment that was delivered and is not settled."""
+
+    entry_id: EntryId
+    worker_id: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Mailing:
+    """One message for a worker's control stream or a client's reply stream; exactly one of the two is set."""
+
+    raw: bytes
+    worker_id: str = ""
+    client_id: str = ""
+
+
+class CoordinatorBroker(Protocol):
+    """What the coordinator may do."""
+
+    def state(self) -> BrokerState:
+        """Identity and settings of the server; `marker` is "" when there is none."""
+        ...
+
+    def mark(self, marker: str) -> None:
+        """Set the incarnation marker."""
+        ...
+
+    def ensure_streams(self, *, capabilities: Sequence[str], workers: Sequence[str], sites: Sequence[str]) -> None:
+        """Make every missing stream and group of these names, and rpc, at position 0."""
+        ...
+
+    def receive(self, *, sites: Sequence[str], limit: int, block_ms: int) -> list[Delivery]:
+        """New requests and reports, waiting up to `block_ms` (0: not at all). Raises `StreamMissing`."""
+        ...
+
+    def unsettled(self, *, sites: Sequence[str], limit: int) -> list[Delivery]:
+        """Requests and reports that were received before and never settled, oldest first."""
+        ...
+
+    def settle(self, deliveries: Sequence[Delivery]) -> None:
+        """Acknowledge and delete received entries."""
+        ...
+
+    def publish(self, publications: Sequence[Publication]) -> list[PublishOutcome]:
+        """Add assignments under their explicit ids, in order; one outcome each. Raises `BrokerFull`."""
+        ...
+
+    def withdraw(self, publications: Sequence[tuple[str, str, EntryId]]) -> None:
+        """Acknowledge and delete assignment entries, given as (capability or "", worker or "", id)."""
+        ...
+
+    def published(self, *, capability: str = "", worker_id: str = "") -> EntryId:
+        """The last id ever given in that stream; 0-0 when it does not exist."""
+        ...
+
+    def pending(self, *, capability: str = "", worker_id: str = "") -> list[PendingEntry]:
+        """Entries of that stream that were delivered and not settled."""
+        ...
+
+    def heartbeats(self, workers: Sequence[tuple[str, str]]) -> list[bytes | None]:
+        """The heartbeat of each (site, worker id); None when there is none."""
+        ...
+
+    def post(self, mailings: Sequence[Mailing], echoes: Mapping[str, str], echo_ttl_ms: int) -> None:
+        """Send control and reply messages, and set the echo of each worker id."""
+        ...
+
+
+class WorkerBroker(Protocol):
+    """What a worker of one site may do."""
+
+    def take(self, *, capabilities: Sequence[str], limit: int, block_ms: int) -> list[Handout]:
+        """New assignments of these capabilities and of the worker's own stream. Raises `StreamMissing`."""
+        ...
+
+    def retake(self, *, capabilities: Sequence[str], limit: int) -> list[Handout]:
+        """Assignments that were delivered to this worker before and are not settled; read once after each reconnect."""
+        ...
+
+    def orders(self, *, after: EntryId, block_ms: int) -> list[Delivery]:
+        """Control entries later than `after`."""
+        ...
+
+    def report(self, reports: Sequence[bytes]) -> None:
+        """Add reports to the site's inbox, in order. May add them twice after `BrokerUnreachable`."""
+        ...
+
+    def beat(self, heartbeat: bytes, ttl_ms: int) -> str:
+        """Write the heartbeat; answers the coordinator's echo, "" when there is none."""
+        ...
+
+    def farewell(self) -> None:
+        """Delete the heartbeat."""
+        ...
+
+    def marker(self) -> str:
+        """The broker's incarnation marker; "" when there is none."""
+        ...
+
+    def close(self) -> None:
+        """Close the connections; a blocked reader ends with `BrokerUnreachable`."""
+        ...
+
+
+class ClientBroker(Protocol):
+    """What a client may do."""
+
+    def ask(self, raw: bytes) -> None:
+        """Add a request. Raises `StreamMissing` when no coordinator has ever made the rpc stream."""
+        ...
+
+    def answers(self, *, after: EntryId, block_ms: int) -> list[Delivery]:
+        """Entries of the reply stream later than `after`; earlier ones are deleted."""
+        ...
+
+    def marker(self) -> str:
+        """The broker's incarnation marker; "" when there is none."""
+        ...
+
+    def close(self) -> None:
+        """Delete the reply stream and close the connections."""
+        ...

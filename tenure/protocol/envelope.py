@@ -1,0 +1,131 @@
+"""The envelope: a task's immutable description, and its digest over the exact bytes.
+
+The bytes are made once, at submission, from this float-free model; they are stored, published and run as they are and
+never serialised again. Arguments travel inside as JSON *text*, so their floats are the submitter's own digits.
+Durations, never instants, so that no two hosts' clocks are compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated, Final, Literal
+
+from pydantic import Field, TypeAdapter, model_validator
+
+from tenure.errors import PayloadTooLarge
+from tenure.protocol.message import MAX_ENVELOPE_BYTES, MAX_INT, Count, Message, Milliseconds, Name, Text, decode
+from tenure.protocol.timing import DEFAULT_LEASE_TTL_MS, MAX_LEASE_TTL_MS, MIN_LEASE_TTL_MS
+
+Pairs = tuple[tuple[str, str], ...]
+Amounts = tuple[tuple[Name, Annotated[int, Field(ge=1, le=MAX_INT)]], ...]
+
+
+class CallWork(Message):
+    """Call a Python function: `handler` is "package.module:function", `arguments` the JSON text
+    `{"args": [...], "kwargs": {...}}`."""
+
+    kind: Literal["call"] = "call"
+    handler: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", max_length=255)]
+    arguments: str = '{"args":[],"kwargs":{}}'
+
+
+class CommandWork(Message):
+    """Run a program: `argv` as it is, no shell; `env` is added to an otherwise nearly empty environment.
+
+    `stdin` is text given to the program. Standard output becomes the value, up to the value limit.
+    """
+
+    kind: Literal["command"] = "command"
+    argv: Annotated[tuple[str, ...], Field(min_length=1, max_length=1000)]
+    env: Pairs = ()
+    stdin: str = ""
+
+
+Work = Annotated[CallWork | CommandWork, Field(discriminator="kind")]
+
+
+class Retry(Message):
+    """What may follow a lost or failed attempt without asking a person. The default is nothing: hold.
+
+    `lost` and `failed` are separate budgets (an expired lease is never a failure). The n-th further attempt waits
+    `backoff_ms * 2**(n-1)`, at most `backoff_max_ms`.
+    """
+
+    lost: Annotated[int, Field(ge=0, le=1000)] = 0
+    failed: Annotated[int, Field(ge=0, le=1000)] = 0
+    backoff_ms: Milliseconds = 0
+    backoff_max_ms: Milliseconds = 3_600_000
+
+
+class Requirements(Message):
+    """What a worker must be or have. Any requirement makes the assignment a directed one."""
+
+    worker: Name | None = None
+    labels: Pairs = ()
+    resources: Amounts = ()
+
+    @property
+    def directed(self) -> bool:
+        """Whether the coordinator must pick the worker."""
+        return bool(self.worker or self.labels or self.resources)
+
+
+class Scope(Message):
+    """The world (a fleet's database) and run (a group of submissions) that a result must echo."""
+
+    world: Name
+    run: Name
+
+
+class Envelope(Message):
+    """One task's description. Everything the worker needs, nothing that changes."""
+
+    v: Literal[1] = 1
+    capability: Name = "default"
+    work: Work
+    scope: Scope
+    start: Literal["granted", "claimed"] = "granted"
+    exclusive: bool = False
+    lease_ttl_ms: Annotated[int, Field(ge=MIN_LEASE_TTL_MS, le=MAX_LEASE_TTL_MS)] = DEFAULT_LEASE_TTL_MS
+    timeout_ms: Annotated[int, Field(ge=1, le=MAX_INT)] | None = None
+    retry: Retry = Retry()
+    priority: Annotated[int, Field(ge=-1000, le=1000)] = 0
+    delay_ms: Milliseconds = 0
+    requirements: Requirements = Requirements()
+    label: Text = ""
+
+    @model_validator(mode="after")
+    def _exclusive_waits_for_a_grant(self) -> Envelope:
+        if self.exclusive and self.start != "granted":
+            message = "an exclusive task must start on a grant"
+            raise ValueError(message)
+        return self
+
+
+ENVELOPE: Final = TypeAdapter(Envelope)
+
+
+def encode(envelope: Envelope) -> bytes:
+    """The envelope's canonical bytes: sorted keys, no spaces, defaults left out (RFC 8785 on float-free models).
+
+    Raises:
+        PayloadTooLarge: the bytes are over `MAX_ENVELOPE_BYTES`.
+    """
+    fields = envelope.model_dump(mode="json", exclude_defaults=True)
+    fields["work"]["kind"] = envelope.work.kind
+    raw = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    if len(raw) > MAX_ENVELOPE_BYTES:
+        message = f"the task's envelope is {len(raw)} bytes, over the limit of {MAX_ENVELOPE_BYTES}"
+        raise PayloadTooLarge(message, "Pass a path or a reference instead of the data itself")
+    return raw
+
+
+def digest(raw: bytes) -> str:
+    """The sha256 of an envelope's exact bytes, in hexadecimal."""
+    return hashlib.sha256(raw).hexdigest()
+
+
+def open_envelope(raw: bytes) -> Envelope:
+    """Parse an envelope's bytes. Raises `PayloadTooLarge` or `MalformedMessage`."""
+    return decode(ENVELOPE, raw, MAX_ENVELOPE_BYTES)

@@ -1,0 +1,66 @@
+"""The base of every message, and the one door for bytes from outside.
+
+`decode` checks the size before it parses, so that a hostile message costs nothing, and its errors name the place but
+never repeat what was received (it may hold a secret). Models are strict, frozen and refuse unknown fields.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from tenure.errors import MalformedMessage, PayloadTooLarge
+
+MAX_ENVELOPE_BYTES: Final = 64 * 1024
+MAX_VALUE_BYTES: Final = 256 * 1024
+MAX_ENTRY_BYTES: Final = 768 * 1024
+"""The most that one stream entry may carry; a value of the largest size still fits, escaped, with its frame."""
+
+MAX_INT: Final = 2**53 - 1
+"""Whole numbers stay exact in every JSON reader up to here (RFC 8785)."""
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$")]
+"""An ASCII identifier: capability, worker, site, label key, run."""
+
+TaskId = Annotated[str, Field(pattern=r"^[0-9A-Z]{26}$")]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Nonce = Annotated[str, Field(pattern=r"^[0-9a-f]{16,64}$")]
+Count = Annotated[int, Field(ge=0, le=MAX_INT)]
+Milliseconds = Annotated[int, Field(ge=0, le=MAX_INT)]
+Text = Annotated[str, Field(max_length=4_000)]
+
+
+class Message(BaseModel):
+    """A frozen value with strict types and no unknown fields."""
+
+    model_config = ConfigDict(
+        frozen=True, strict=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False, ser_json_inf_nan="null"
+    )
+
+
+_M = TypeVar("_M")
+
+
+def decode(adapter: TypeAdapter[_M], raw: bytes, limit_bytes: int = MAX_ENTRY_BYTES) -> _M:
+    """Parse `raw` into the adapter's type.
+
+    Raises:
+        PayloadTooLarge: `raw` is longer than `limit_bytes`; it was not parsed.
+        MalformedMessage: `raw` is not a valid message; the error says where, never what.
+    """
+    if len(raw) > limit_bytes:
+        message = f"a message of {len(raw)} bytes is over the limit of {limit_bytes}"
+        raise PayloadTooLarge(message, "Send less, or pass a reference to a file")
+    try:
+        return adapter.validate_json(raw)
+    except (ValidationError, RecursionError) as error:
+        raise MalformedMessage(f"a message could not be read: {describe(error)}") from None
+
+
+def describe(error: ValidationError | RecursionError) -> str:
+    """The first few problems of a validation error, without the input that caused them."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    problems = error.errors(include_url=False, include_input=False, include_context=False)[:3]
+    return "; ".join(f"{'.'.join(map(str, p['loc'])) or 'message'}: {p['msg']}" for p in problems)

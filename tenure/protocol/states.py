@@ -1,0 +1,137 @@
+"""Every state machine, as one table each. Code, SQL triggers and diagrams all come from these tables.
+
+Rule: whatever moves a task, lease, worker or directive is listed here, or it is refused: by `check` in code and by the
+triggers that the first migration fills from these tables (a test compares the two). Terminal states have no way out.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from tenure.errors import IllegalTransition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class TaskState(StrEnum):
+    """Where a task stands."""
+
+    QUEUED = "QUEUED"  #: stored; waits for credit, its time, or a free worker
+    OFFERED = "OFFERED"  #: an assignment is published; nobody has the right to run it yet
+    RUNNING = "RUNNING"  #: one worker holds the lease
+    CANCELLING = "CANCELLING"  #: a cancel was asked for; the end of the attempt is not proved yet
+    LOST = "LOST"  #: the lease ran out; a directive waits for a decision
+    SUCCEEDED = "SUCCEEDED"  #: a result was accepted
+    FAILED = "FAILED"  #: a failure was accepted and no budget or policy allows another attempt
+    CANCELLED = "CANCELLED"  #: cancelled, and the end is proved
+    ABANDONED = "ABANDONED"  #: lost, and another attempt was denied
+
+
+class LeaseState(StrEnum):
+    """Where a lease stands."""
+
+    OFFERED = "OFFERED"  #: published under a fence; not bound to a worker
+    ACTIVE = "ACTIVE"  #: bound to one worker and one nonce
+    COMPLETED = "COMPLETED"  #: its report was accepted
+    EXPIRED = "EXPIRED"  #: no renewal was seen for ttl + grace + margin
+    RELEASED = "RELEASED"  #: given back by the worker, or withdrawn unclaimed
+
+
+class WorkerState(StrEnum):
+    """Where a worker stands."""
+
+    ACTIVE = "ACTIVE"  #: heartbeats are seen; may be given work
+    STALE = "STALE"  #: heartbeats are missing; gets nothing new
+    DRAINING = "DRAINING"  #: finishes what it holds; gets nothing new
+    OFFLINE = "OFFLINE"  #: said goodbye, or drained to the end
+
+
+class DirectiveState(StrEnum):
+    """Where a directive stands."""
+
+    PENDING = "PENDING"  #: waits for a person
+    APPROVED = "APPROVED"  #: another attempt was allowed, by policy or a person
+    DENIED = "DENIED"  #: no further attempt
+
+
+TASK: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        TaskState.QUEUED: frozenset({TaskState.OFFERED, TaskState.CANCELLED}),
+        TaskState.OFFERED: frozenset({TaskState.RUNNING, TaskState.QUEUED, TaskState.CANCELLING, TaskState.CANCELLED}),
+        TaskState.RUNNING: frozenset(
+            {
+                TaskState.SUCCEEDED,
+                TaskState.FAILED,
+                TaskState.CANCELLING,
+                TaskState.LOST,
+                TaskState.QUEUED,
+            }
+        ),
+        TaskState.CANCELLING: frozenset({TaskState.CANCELLED, TaskState.SUCCEEDED, TaskState.FAILED}),
+        TaskState.LOST: frozenset({TaskState.QUEUED, TaskState.SUCCEEDED, TaskState.ABANDONED, TaskState.CANCELLED}),
+        TaskState.SUCCEEDED: frozenset(),
+        TaskState.FAILED: frozenset(),
+        TaskState.CANCELLED: frozenset(),
+        TaskState.ABANDONED: frozenset(),
+    }
+)
+"""RUNNING -> QUEUED is a failed attempt whose directive was approved, or an assignment given back unstarted."""
+
+LEASE: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        LeaseState.OFFERED: frozenset({LeaseState.ACTIVE, LeaseState.RELEASED}),
+        LeaseState.ACTIVE: frozenset({LeaseState.COMPLETED, LeaseState.EXPIRED, LeaseState.RELEASED}),
+        LeaseState.COMPLETED: frozenset(),
+        LeaseState.EXPIRED: frozenset(),
+        LeaseState.RELEASED: frozenset(),
+    }
+)
+
+WORKER: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        WorkerState.ACTIVE: frozenset({WorkerState.STALE, WorkerState.DRAINING, WorkerState.OFFLINE}),
+        WorkerState.STALE: frozenset({WorkerState.ACTIVE, WorkerState.DRAINING, WorkerState.OFFLINE}),
+        WorkerState.DRAINING: frozenset({WorkerState.OFFLINE, WorkerState.ACTIVE}),
+        WorkerState.OFFLINE: frozenset({WorkerState.ACTIVE}),
+    }
+)
+"""DRAINING or OFFLINE -> ACTIVE happens only by a new hello: a new generation of the same worker id."""
+
+DIRECTIVE: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        DirectiveState.PENDING: frozenset({DirectiveState.APPROVED, DirectiveState.DENIED}),
+        DirectiveState.APPROVED: frozenset(),
+        DirectiveState.DENIED: frozenset(),
+    }
+)
+
+TABLES: Final[Mapping[str, Mapping[str, frozenset[str]]]] = MappingProxyType(
+    {"task": TASK, "lease": LEASE, "worker": WORKER, "directive": DIRECTIVE}
+)
+"""Each machine's table by the name of its SQL table."""
+
+TERMINAL_TASK_STATES: Final = frozenset(state for state, onward in TASK.items() if not onward)
+"""Task states that nothing leaves."""
+
+
+def check(machine: str, before: str, after: str) -> None:
+    """Raise `IllegalTransition` unless `machine`'s table lets `before` become `after`."""
+    if after not in TABLES[machine][before]:
+        message = f"a {machine} cannot go from {before} to {after}"
+        allowed = ", ".join(sorted(TABLES[machine][before])) or "nothing, it is terminal"
+        raise IllegalTransition(message, f"From {before} it may become: {allowed}")
+
+
+def diagram(machine: str) -> str:
+    """The Mermaid state diagram of `machine`, drawn from its table; the docs hold exactly this text."""
+    lines = ["stateDiagram-v2"]
+    table = TABLES[machine]
+    lines.append(f"    [*] --> {next(iter(table))}")
+    for before, onward in table.items():
+        lines.extend(f"    {before} --> {after}" for after in sorted(onward))
+        if not onward:
+            lines.append(f"    {before} --> [*]")
+    return "\n".join(lines)
