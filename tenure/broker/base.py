@@ -70,6 +70,14 @@ class PublishOutcome(StrEnum):
     MISSING = "missing"  #: the stream's group is gone; nothing was added
 
 
+class WithdrawOutcome(StrEnum):
+    """What had become of an entry when it was withdrawn; decided atomically by the broker (XACK and XDEL in one MULTI)."""
+
+    UNDELIVERED = "undelivered"  #: it was still there and no worker had been given it: none ever will be
+    DELIVERED = "delivered"  #: a worker had been given it
+    GONE = "gone"  #: neither there nor pending: settled before, or lost with the broker's data
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class BrokerState:
@@ -131,8 +139,8 @@ class CoordinatorBroker(Protocol):
         """Add assignments under their explicit ids, in order; one outcome each. Raises `BrokerFull`."""
         ...
 
-    def withdraw(self, publications: Sequence[tuple[str, str, EntryId]]) -> None:
-        """Acknowledge and delete assignment entries, given as (capability or "", worker or "", id)."""
+    def withdraw(self, publications: Sequence[tuple[str, str, EntryId]]) -> list[WithdrawOutcome]:
+        """Acknowledge and delete assignment entries, given as (capability or "", worker or "", id), each atomically."""
         ...
 
     def published(self, *, capability: str = "", worker_id: str = "") -> EntryId:
