@@ -63,6 +63,12 @@ class InvalidArguments(UsageError):
     code = "invalid_arguments"
 
 
+class ResultNotJson(UsageError):
+    """The value that a handler returned has no JSON form."""
+
+    code = "result_not_json"
+
+
 class UnknownHandler(UsageError):
     """No function of that name can be imported."""
 

@@ -1,0 +1,88 @@
+"""The running task's context: what a handler can ask and tell while it runs.
+
+`current()` works everywhere: inside a fleet it gives the task's own context, elsewhere a double that does nothing, so
+that handlers run in tests and notebooks unchanged. The context follows the handler into coroutines and into threads
+that copy the context (`asyncio.to_thread` does); a bare thread must be handed what `current()` returned.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Final, Protocol, final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class RunContext(Protocol):
+    """What a handler sees of the task that it runs for."""
+
+    @property
+    def task_id(self) -> str:
+        """The task's id; "" outside a fleet."""
+        ...
+
+    @property
+    def attempt(self) -> int:
+        """Which execution this is, from 1; 0 outside a fleet."""
+        ...
+
+    @property
+    def fence(self) -> int:
+        """The fencing token: grows with every assignment of the task, so that storage can refuse an older one."""
+        ...
+
+    @property
+    def logger(self) -> logging.Logger | logging.LoggerAdapter[logging.Logger]:
+        """A logger whose records belong to this task."""
+        ...
+
+    def progress(self, fraction: float, message: str = "") -> None:
+        """Tell how far the task is, from 0.0 to 1.0; values outside are taken as the nearest end."""
+        ...
+
+    def cancelled(self) -> bool:
+        """Whether the task should end soon of its own accord; it will be killed when it does not."""
+        ...
+
+
+@final
+class NoRun:
+    """The double outside a fleet: nothing is reported, nothing is cancelled."""
+
+    task_id: Final = ""
+    attempt: Final = 0
+    fence: Final = 0
+
+    @property
+    def logger(self) -> logging.Logger:
+        """The logger named "tenure.task"."""
+        return logging.getLogger("tenure.task")
+
+    def progress(self, fraction: float, message: str = "") -> None:
+        """Does nothing."""
+
+    def cancelled(self) -> bool:
+        """Always False."""
+        return False
+
+
+_CURRENT: ContextVar[RunContext] = ContextVar("tenure_current")
+_NO_RUN: Final = NoRun()
+
+
+def current() -> RunContext:
+    """The context of the task that is running here, or a double that does nothing outside a fleet."""
+    return _CURRENT.get(_NO_RUN)
+
+
+@contextmanager
+def running(context: RunContext) -> Iterator[None]:
+    """Make `context` the one that `current()` gives inside the with block."""
+    token = _CURRENT.set(context)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)

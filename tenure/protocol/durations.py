@@ -1,0 +1,52 @@
+"""Durations as people write them ("2m", "1h30m", "500ms"), as whole milliseconds.
+
+Whole numbers are milliseconds already, as everywhere in Tenure; a `timedelta` says its own unit.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from tenure.errors import UsageError
+
+Duration: TypeAlias = str | int | timedelta
+"""A text such as "90s" or "1h30m", whole milliseconds, or a `timedelta`."""
+
+_UNITS_MS: Final = MappingProxyType({"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000})
+_PART: Final = re.compile(r"([0-9]{1,15})(ms|s|m|h|d)")
+_WHOLE: Final = re.compile(rf"(?:{_PART.pattern})+")
+_REMEDY: Final = 'Write it like "500ms", "30s", "2m" or "1h30m", or give whole milliseconds or a timedelta'
+
+
+def duration_ms(value: Duration, name: str = "a duration") -> int:
+    """`value` in whole milliseconds.
+
+    Args:
+        value: a text of numbers with units (ms, s, m, h, d), whole milliseconds, or a timedelta.
+        name: what the duration is for, for the error's text.
+
+    Raises:
+        UsageError: the value is none of these, or it is negative.
+    """
+    milliseconds = _parsed(value)
+    if milliseconds is None or milliseconds < 0:
+        raise UsageError(f"{name} is not a duration: {_shown(value)}", _REMEDY)
+    return milliseconds
+
+
+def _parsed(value: object) -> int | None:
+    if isinstance(value, timedelta):
+        return value // timedelta(milliseconds=1)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and _WHOLE.fullmatch(value):
+        return sum(int(number) * _UNITS_MS[unit] for number, unit in _PART.findall(value))
+    return None
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:40]}..."  # noqa: PLR2004 - only how much of a wrong value is shown
