@@ -34,7 +34,7 @@ class EntryId:
 @final
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One entry that a reader was given. `source` is a site name for an inbox, "" for rpc, a stream's short name else."""
+    """One entry that a reader was given. `source`: the site for an inbox, "" for rpc, else `ctl` or `reply`."""
 
     source: str
     entry_id: EntryId
@@ -67,11 +67,11 @@ class PublishOutcome(StrEnum):
     PUBLISHED = "published"
     REPEATED = "repeated"  #: this id was published before; nothing was added
     SUPERSEDED = "superseded"  #: the stream's last id has a higher epoch: a newer coordinator is at work
-    MISSING = "missing"  #: the stream's group is gone; nothing was added
+    MISSING = "missing"  #: the stream is gone; nothing was added
 
 
 class WithdrawOutcome(StrEnum):
-    """What had become of an entry when it was withdrawn; decided atomically by the broker (XACK and XDEL in one MULTI)."""
+    """What had become of an entry when it was withdrawn; decided by the broker, as of one moment."""
 
     UNDELIVERED = "undelivered"  #: it was still there and no worker had been given it: none ever will be
     DELIVERED = "delivered"  #: a worker had been given it
@@ -124,11 +124,14 @@ class CoordinatorBroker(Protocol):
         ...
 
     def receive(self, *, sites: Sequence[str], limit: int, block_ms: int) -> list[Delivery]:
-        """New requests and reports, waiting up to `block_ms` (0: not at all). Raises `StreamMissing`."""
+        """New requests and reports, at most `limit` of each stream, waiting up to `block_ms` (0: not at all).
+
+        Raises `StreamMissing`, also when the stream goes while this waits.
+        """
         ...
 
     def unsettled(self, *, sites: Sequence[str], limit: int) -> list[Delivery]:
-        """Requests and reports that were received before and never settled, oldest first."""
+        """Requests and reports that were received before and never settled, the oldest `limit` of each stream."""
         ...
 
     def settle(self, deliveries: Sequence[Delivery]) -> None:
@@ -164,7 +167,10 @@ class WorkerBroker(Protocol):
     """What a worker of one site may do."""
 
     def take(self, *, capabilities: Sequence[str], limit: int, block_ms: int) -> list[Handout]:
-        """New assignments of these capabilities and of the worker's own stream. Raises `StreamMissing`."""
+        """New assignments of these capabilities and of the worker's own stream, at most `limit` of each stream.
+
+        Raises `StreamMissing`, also when a stream goes while this waits.
+        """
         ...
 
     def retake(self, *, capabilities: Sequence[str], limit: int) -> list[Handout]:

@@ -43,6 +43,10 @@ class Keys:
         """Stream of assignments for one worker."""
         return self._key(f"own:{worker_id}")
 
+    def assignments(self, capability: str, worker_id: str) -> str:
+        """The capability's stream, or the worker's own when `capability` is empty."""
+        return self.capability(capability) if capability else self.own(worker_id)
+
     def inbox(self, site: str) -> str:
         """Stream of a site's reports."""
         return self._key(f"inbox:{site}")
@@ -64,7 +68,7 @@ class Keys:
         return self._key(f"hb:{site}:{worker_id}")
 
     def echo(self, worker_id: str) -> str:
-        """The newest heartbeat sequence that the coordinator has seen of a worker, as `<epoch>:<generation>:<sequence>`."""
+        """The newest heartbeat that the coordinator has seen of a worker, as `<epoch>:<generation>:<sequence>`."""
         return self._key(f"echo:{worker_id}")
 
     def incarnation(self) -> str:

@@ -1,0 +1,184 @@
+"""One connection to a Redis or Valkey server: commands in, replies or `tenure.errors` out.
+
+It is made on first use, and again after an error by the next call; nothing is ever sent twice. One thread uses it at a
+time, except for `close`, which any thread may call: a reader that is blocked then ends with `BrokerUnreachable`.
+
+Built on redis-py's connection rather than on its client: no pool (a face has one connection), no hidden retries (the
+driver's default repeats an XADD whose answer was late), no CLIENT SETINFO (users with few rights may not), and several
+times less work per command.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final
+from urllib.parse import urlsplit
+
+import redis
+from redis.backoff import NoBackoff
+from redis.connection import parse_url
+from redis.exceptions import RedisError, ResponseError
+from redis.retry import Retry
+
+from tenure.broker.redis_errors import translate, translated
+from tenure.errors import BrokerUnreachable, InvalidSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+Command: TypeAlias = "Sequence[str | bytes | int]"
+Reply: TypeAlias = "bytes | int | list[Reply] | None"
+Answer: TypeAlias = "Reply | ResponseError"
+
+DEFAULT_TIMEOUT_MS: Final = 5_000
+BLOCK_SLACK_MS: Final = 3_000
+"""How much longer than asked a server may block before the connection counts as dead."""
+
+_URL_FORMS: Final = "Use redis://user:password@host:6379, rediss://... for TLS, or unix://user:password@/path"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class BrokerUrl:
+    """A broker's address; it holds the password, so its text form shows only where the broker is.
+
+    Raises `InvalidSettings` when the URL is none.
+    """
+
+    url: str
+
+    def __post_init__(self) -> None:
+        self.parts()
+
+    def __repr__(self) -> str:
+        return f"BrokerUrl({self.address()})"
+
+    def address(self) -> str:
+        """Host and port, or the path of a socket; fit for messages."""
+        parts = urlsplit(self.url)
+        return parts.path if parts.scheme == "unix" else f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
+
+    def parts(self) -> dict[str, object]:
+        """The driver's connection parameters; of those a URL may carry only `db` and `ssl_*` are taken."""
+        try:
+            found = cast("Callable[[str], dict[str, object]]", parse_url)(self.url)
+            address = self.address()
+        except ValueError:
+            raise InvalidSettings("The broker URL cannot be read", _URL_FORMS) from None
+        own = {"connection_class", "host", "port", "path", "username", "password", "db"}
+        foreign = sorted(name for name in found if name not in own and not name.startswith("ssl_"))
+        if foreign:
+            message = f"The broker URL of {address} carries {', '.join(foreign)}"
+            raise InvalidSettings(message, "Only db and ssl_* may follow the question mark")
+        return found
+
+
+class _Driver(Protocol):
+    """What is used of redis-py's connection, with the types that it does not state."""
+
+    def send_packed_command(self, command: object, check_health: bool = ...) -> None: ...  # noqa: FBT001
+    def pack_commands(self, commands: Iterable[Command]) -> list[bytes]: ...
+    def read_response(self, *, timeout: float = ...) -> Reply: ...
+    def disconnect(self) -> None: ...
+
+
+@final
+class RedisConnection:
+    """A connection to the broker at `url`.
+
+    Args:
+        url: where the broker is; see `BrokerUrl`.
+        timeout_ms: how long connecting and any command that does not block may take.
+    """
+
+    def __init__(self, url: BrokerUrl, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
+        self._url = url
+        self._timeout_ms = timeout_ms
+        self._address = url.address()
+        self._driver = _driver(url, timeout_ms)
+        self._closed = False
+
+    def call(self, *command: str | bytes | int, block_ms: int = 0) -> Reply:
+        """Send one command that the server may answer up to `block_ms` late; its reply. Raises `BrokerError`."""
+        reply = self.call_all((command,), block_ms=block_ms)[0]
+        return self.checked(reply)
+
+    def call_all(self, commands: Sequence[Command], *, block_ms: int = 0) -> list[Answer]:
+        """Send all commands at once; one reply each, in order, with the server's refusals among them.
+
+        Raises:
+            BrokerUnreachable: the connection was lost; any prefix of the commands may have been carried out.
+            BrokerRefused: the broker let nobody in; nothing was carried out.
+        """
+        self._check_open()
+        try:
+            with translated(self._address):
+                return self._exchange(commands, block_ms)
+        except (AttributeError, TypeError, ValueError) as error:
+            # Another thread's close takes the driver's socket and parser away under our hands.
+            if not self._closed:
+                raise
+            raise self._ended() from error
+
+    def checked(self, answer: Answer) -> Reply:
+        """The answer, unless it is a refusal. Raises `BrokerError`."""
+        if isinstance(answer, ResponseError):
+            raise translate(answer, self._address) from answer
+        return answer
+
+    def close(self) -> None:
+        """Cut the connection for good, from any thread."""
+        self._closed = True
+        self._driver.disconnect()
+
+    def sibling(self, *, timeout_ms: int) -> RedisConnection:
+        """Another connection to the same broker."""
+        return RedisConnection(self._url, timeout_ms=timeout_ms)
+
+    @property
+    def address(self) -> str:
+        """Where the broker is, fit for messages."""
+        return self._address
+
+    def _exchange(self, commands: Sequence[Command], block_ms: int) -> list[Answer]:
+        driver = self._driver
+        driver.send_packed_command(driver.pack_commands(commands), check_health=False)
+        # After sending, because sending connects: whoever closes from now on finds the socket.
+        self._check_open()
+        timeout = (self._timeout_ms if not block_ms else block_ms + BLOCK_SLACK_MS) / 1000
+        return [self._read(timeout) for _ in commands]
+
+    def _read(self, timeout: float) -> Answer:
+        try:
+            return self._driver.read_response(timeout=timeout)
+        except ResponseError as error:
+            return error
+        except RedisError:
+            if self._closed:
+                raise self._ended() from None
+            raise
+
+    def _check_open(self) -> None:
+        if self._closed:
+            self._driver.disconnect()
+            raise self._ended()
+
+    def _ended(self) -> BrokerUnreachable:
+        return BrokerUnreachable(f"The connection to the broker at {self._address} was closed by this process")
+
+
+def _driver(url: BrokerUrl, timeout_ms: int) -> _Driver:
+    parts = url.parts()
+    make = cast("Callable[..., object]", parts.pop("connection_class", redis.Connection))
+    if "path" not in parts:
+        parts["socket_keepalive"] = True
+    seconds = timeout_ms / 1000
+    connection = make(
+        **parts,
+        protocol=2,
+        driver_info=None,
+        retry=Retry(NoBackoff(), 0),
+        socket_timeout=seconds,
+        socket_connect_timeout=seconds,
+    )
+    return cast("_Driver", connection)

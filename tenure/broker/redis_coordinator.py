@@ -1,0 +1,165 @@
+"""What the coordinator may do, over a Redis or Valkey server.
+
+Everything that comes in is read by one consumer, so what was received and not settled is found again by `unsettled`,
+whoever ran before. All writes of a call travel at once.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast, final
+
+from tenure.broker import redis_publishing
+from tenure.broker.base import BrokerState, EntryId, PendingEntry
+from tenure.broker.keys import GROUP
+from tenure.broker.redis_entries import MESSAGE, deliveries, parse_id
+from tenure.broker.redis_errors import first_word
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tenure.broker.base import Delivery, Mailing, Publication, PublishOutcome, WithdrawOutcome
+    from tenure.broker.keys import Keys
+    from tenure.broker.redis_connection import Command, RedisConnection, Reply
+
+CONSUMER: Final = "coordinator"
+
+_READ: Final = ("XREADGROUP", "GROUP", GROUP, CONSUMER)
+_MAILBOX_ENTRIES: Final = 10_000
+_CONTROL_LIFE_S: Final = 24 * 3_600
+_REPLY_LIFE_S: Final = 3_600
+_PENDING_PAGE: Final = 1_000
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RedisCoordinator:
+    """The coordinator's face. One thread uses it; whoever made the connection closes it, from any thread."""
+
+    connection: RedisConnection
+    keys: Keys
+
+    def state(self) -> BrokerState:
+        """See `CoordinatorBroker.state`."""
+        replies = self._all([("INFO", "server"), ("INFO", "memory"), ("GET", self.keys.incarnation())])
+        info = _info(replies[0]) | _info(replies[1])
+        return BrokerState(
+            run_id=info.get("run_id", ""),
+            marker=cast("bytes", replies[2] or b"").decode(errors="replace"),
+            version=_version(info),
+            eviction_policy=info.get("maxmemory_policy", ""),
+        )
+
+    def mark(self, marker: str) -> None:
+        """See `CoordinatorBroker.mark`."""
+        self.connection.call("SET", self.keys.incarnation(), marker)
+
+    def ensure_streams(self, *, capabilities: Sequence[str], workers: Sequence[str], sites: Sequence[str]) -> None:
+        """See `CoordinatorBroker.ensure_streams`."""
+        keys = [
+            self.keys.rpc(),
+            *map(self.keys.inbox, sites),
+            *map(self.keys.capability, capabilities),
+            *map(self.keys.own, workers),
+        ]
+        commands = [("XGROUP", "CREATE", key, GROUP, "0", "MKSTREAM") for key in keys]
+        for answer in self.connection.call_all(commands):
+            if not isinstance(answer, Exception) or first_word(answer) != "BUSYGROUP":
+                self.connection.checked(answer)
+
+    def receive(self, *, sites: Sequence[str], limit: int, block_ms: int) -> list[Delivery]:
+        """See `CoordinatorBroker.receive`."""
+        wait = ("BLOCK", block_ms) if block_ms else ()
+        return self._read(sites, ("COUNT", limit, *wait), ">", block_ms)
+
+    def unsettled(self, *, sites: Sequence[str], limit: int) -> list[Delivery]:
+        """See `CoordinatorBroker.unsettled`."""
+        return self._read(sites, ("COUNT", limit), "0", 0)
+
+    def settle(self, deliveries: Sequence[Delivery]) -> None:
+        """See `CoordinatorBroker.settle`."""
+        self._remove((self._source_key(each.source), str(each.entry_id)) for each in deliveries)
+
+    def publish(self, publications: Sequence[Publication]) -> list[PublishOutcome]:
+        """See `CoordinatorBroker.publish`."""
+        return redis_publishing.publish(self.connection, self.keys, publications)
+
+    def withdraw(self, publications: Sequence[tuple[str, str, EntryId]]) -> list[WithdrawOutcome]:
+        """See `CoordinatorBroker.withdraw`."""
+        return redis_publishing.withdraw(self.connection, self.keys, publications)
+
+    def published(self, *, capability: str = "", worker_id: str = "") -> EntryId:
+        """See `CoordinatorBroker.published`."""
+        return redis_publishing.last_id(self.connection, self.keys.assignments(capability, worker_id))
+
+    def pending(self, *, capability: str = "", worker_id: str = "") -> list[PendingEntry]:
+        """See `CoordinatorBroker.pending`."""
+        key = self.keys.assignments(capability, worker_id)
+        found: list[PendingEntry] = []
+        start = "-"
+        while True:
+            answer = self.connection.call_all([("XPENDING", key, GROUP, start, "+", _PENDING_PAGE)])[0]
+            if isinstance(answer, Exception) and first_word(answer) == "NOGROUP":
+                return found
+            page = cast("list[tuple[bytes, bytes, int, int]]", self.connection.checked(answer))
+            found.extend(PendingEntry(parse_id(at), worker.decode(errors="replace")) for at, worker, *_ in page)
+            if len(page) < _PENDING_PAGE:
+                return found
+            start = f"({found[-1].entry_id}"
+
+    def heartbeats(self, workers: Sequence[tuple[str, str]]) -> list[bytes | None]:
+        """See `CoordinatorBroker.heartbeats`."""
+        if not workers:
+            return []
+        keys = [self.keys.heartbeat(site, worker_id) for site, worker_id in workers]
+        return cast("list[bytes | None]", self.connection.call("MGET", *keys))
+
+    def post(self, mailings: Sequence[Mailing], echoes: Mapping[str, str], echo_ttl_ms: int) -> None:
+        """See `CoordinatorBroker.post`."""
+        commands: list[Command] = []
+        lives: dict[str, int] = {}
+        for mailing in mailings:
+            to_worker = bool(mailing.worker_id)
+            key = self.keys.control(mailing.worker_id) if to_worker else self.keys.reply(mailing.client_id)
+            lives[key] = _CONTROL_LIFE_S if to_worker else _REPLY_LIFE_S
+            commands.append(("XADD", key, "MAXLEN", "~", _MAILBOX_ENTRIES, "*", MESSAGE, mailing.raw))
+        commands.extend(("EXPIRE", key, life) for key, life in lives.items())
+        commands.extend(("SET", self.keys.echo(to), echo, "PX", echo_ttl_ms) for to, echo in echoes.items())
+        self._all(commands)
+
+    def _read(self, sites: Sequence[str], options: tuple[str | int, ...], after: str, block_ms: int) -> list[Delivery]:
+        sources = {self.keys.inbox(site).encode(): site for site in sites} | {self.keys.rpc().encode(): ""}
+        command: Command = (*_READ, *options, "STREAMS", *sources, *[after] * len(sources))
+        found, gone = deliveries(self.connection.call(*command, block_ms=block_ms), sources.__getitem__)
+        if gone:
+            self._remove((key.decode(), at.decode()) for key, at in gone)
+        return found
+
+    def _remove(self, found: Iterable[tuple[str, str]]) -> None:
+        by_key: defaultdict[str, list[str]] = defaultdict(list)
+        for key, at in found:
+            by_key[key].append(at)
+        commands: list[Command] = []
+        for key, ids in by_key.items():
+            commands.extend((("XACK", key, GROUP, *ids), ("XDEL", key, *ids)))
+        self._all(commands)
+
+    def _source_key(self, source: str) -> str:
+        return self.keys.inbox(source) if source else self.keys.rpc()
+
+    def _all(self, commands: Sequence[Command]) -> list[Reply]:
+        if not commands:
+            return []
+        return [self.connection.checked(answer) for answer in self.connection.call_all(commands)]
+
+
+def _info(reply: Reply) -> dict[str, str]:
+    lines = cast("bytes", reply).decode(errors="replace").splitlines()
+    return dict(line.split(":", 1) for line in lines if ":" in line)
+
+
+def _version(info: Mapping[str, str]) -> str:
+    if "valkey_version" in info:
+        return f"valkey {info['valkey_version']}"
+    return f"redis {info.get('redis_version', '')}".strip()

@@ -1,0 +1,73 @@
+"""How stream entries look on the wire, and how they are read back.
+
+An assignment has two fields, `h` (the ticket as JSON) and `e` (the envelope's exact bytes); every other entry has one,
+`m`. An entry that was deleted while it was pending comes back without fields.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+from tenure.broker.base import Delivery, EntryId, Handout
+from tenure.errors import TenureError
+from tenure.protocol.assignment import TICKET, Assignment
+from tenure.protocol.message import MAX_ENVELOPE_BYTES, decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tenure.broker.redis_connection import Reply
+
+MESSAGE: Final = b"m"
+TICKET_FIELD: Final = b"h"
+ENVELOPE_FIELD: Final = b"e"
+
+_MAX_TICKET_BYTES: Final = 4_096
+
+Fields: TypeAlias = "list[bytes] | None"
+
+
+def parse_id(raw: bytes) -> EntryId:
+    """Read an id as the server spells it."""
+    major, _, minor = raw.partition(b"-")
+    return EntryId(int(major), int(minor))
+
+
+def entries(reply: Reply) -> Iterator[tuple[bytes, bytes, Fields]]:
+    """Stream key, id and fields of every entry in the reply to XREAD or XREADGROUP."""
+    for key, found in cast("list[tuple[bytes, list[tuple[bytes, Fields]]]]", reply or []):
+        for raw_id, fields in found:
+            yield key, raw_id, fields
+
+
+def deliveries(reply: Reply, source: Callable[[bytes], str]) -> tuple[list[Delivery], list[tuple[bytes, bytes]]]:
+    """The messages in a reply, and (key, id) of the entries whose content is gone.
+
+    An entry without a message field is delivered with empty bytes, so that its reader refuses it and settles it.
+    """
+    found: list[Delivery] = []
+    gone: list[tuple[bytes, bytes]] = []
+    for key, raw_id, fields in entries(reply):
+        if fields:
+            raw = fields[1] if fields[0] == MESSAGE else b""
+            found.append(Delivery(source(key), parse_id(raw_id), raw))
+        else:
+            gone.append((key, raw_id))
+    return found, gone
+
+
+def handouts(reply: Reply) -> list[Handout]:
+    """The assignments in a reply; entries whose content is gone were withdrawn and are left out."""
+    return [Handout(parse_id(raw_id), _assignment(fields)) for _, raw_id, fields in entries(reply) if fields]
+
+
+def _assignment(fields: list[bytes]) -> Assignment | None:
+    named = dict(zip(fields[::2], fields[1::2], strict=False))
+    envelope = named.get(ENVELOPE_FIELD)
+    if envelope is None or len(envelope) > MAX_ENVELOPE_BYTES:
+        return None
+    try:
+        ticket = decode(TICKET, named.get(TICKET_FIELD, b""), _MAX_TICKET_BYTES)
+    except TenureError:
+        return None
+    return Assignment(ticket=ticket, envelope=envelope)

@@ -1,0 +1,104 @@
+"""What a worker of one site may do, over a Redis or Valkey server. It never acknowledges anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, cast, final
+
+from redis.exceptions import OutOfMemoryError
+
+from tenure.broker.keys import GROUP
+from tenure.broker.redis_entries import MESSAGE, deliveries, handouts
+from tenure.errors import StreamMissing
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tenure.broker.base import Delivery, EntryId, Handout
+    from tenure.broker.keys import Keys
+    from tenure.broker.redis_connection import Command, RedisConnection, Reply
+
+_ORDERS_AT_ONCE: Final = 1_000
+
+
+@final
+class RedisWorker:
+    """A worker's face.
+
+    Args:
+        connection: used by one thread at a time, and closed by `close`.
+        keys: the namespace.
+        site: the site whose inbox this worker writes to.
+        worker_id: the worker, also the name of its consumer.
+    """
+
+    def __init__(self, connection: RedisConnection, keys: Keys, *, site: str, worker_id: str) -> None:
+        self._connection = connection
+        self._keys = keys
+        self._worker_id = worker_id
+        self._inbox = keys.inbox(site)
+        self._heartbeat = keys.heartbeat(site, worker_id)
+
+    def take(self, *, capabilities: Sequence[str], limit: int, block_ms: int) -> list[Handout]:
+        """See `WorkerBroker.take`."""
+        wait = ("BLOCK", block_ms) if block_ms else ()
+        return self._read(capabilities, ("COUNT", limit, *wait), ">", block_ms)
+
+    def retake(self, *, capabilities: Sequence[str], limit: int) -> list[Handout]:
+        """See `WorkerBroker.retake`."""
+        return self._read(capabilities, ("COUNT", limit), "0", 0)
+
+    def orders(self, *, after: EntryId, block_ms: int) -> list[Delivery]:
+        """See `WorkerBroker.orders`."""
+        wait = ("BLOCK", block_ms) if block_ms else ()
+        key = self._keys.control(self._worker_id)
+        reply = self._connection.call(
+            *("XREAD", "COUNT", _ORDERS_AT_ONCE, *wait, "STREAMS", key, str(after)), block_ms=block_ms
+        )
+        return deliveries(reply, lambda _: "ctl")[0]
+
+    def report(self, reports: Sequence[bytes]) -> None:
+        """See `WorkerBroker.report`."""
+        if not reports:
+            return
+        answers = self._connection.call_all(
+            [("XADD", self._inbox, "NOMKSTREAM", "*", MESSAGE, report) for report in reports]
+        )
+        if None in [self._connection.checked(answer) for answer in answers]:
+            raise StreamMissing(f"The inbox of this site is missing at the broker at {self._connection.address}")
+
+    def beat(self, heartbeat: bytes, ttl_ms: int) -> str:
+        """See `WorkerBroker.beat`."""
+        echo = ("GET", self._keys.echo(self._worker_id))
+        written, answer = self._connection.call_all([("SET", self._heartbeat, heartbeat, "PX", ttl_ms), echo])
+        if isinstance(written, OutOfMemoryError):
+            # A full server still moves the end of what it has: the old heartbeat lives on, with its old sequence.
+            prolonged = self._connection.call("PEXPIRE", self._heartbeat, ttl_ms)
+            if not prolonged:
+                self._connection.checked(written)
+        else:
+            self._connection.checked(written)
+        return _text(self._connection.checked(answer))
+
+    def farewell(self) -> None:
+        """See `WorkerBroker.farewell`."""
+        self._connection.call("DEL", self._heartbeat)
+
+    def marker(self) -> str:
+        """See `WorkerBroker.marker`."""
+        return _text(self._connection.call("GET", self._keys.incarnation()))
+
+    def close(self) -> None:
+        """See `WorkerBroker.close`."""
+        self._connection.close()
+
+    def _read(
+        self, capabilities: Sequence[str], options: tuple[str | int, ...], after: str, block_ms: int
+    ) -> list[Handout]:
+        streams = [*map(self._keys.capability, capabilities), self._keys.own(self._worker_id)]
+        who = ("XREADGROUP", "GROUP", GROUP, self._worker_id)
+        command: Command = (*who, *options, "STREAMS", *streams, *[after] * len(streams))
+        return handouts(self._connection.call(*command, block_ms=block_ms))
+
+
+def _text(reply: Reply) -> str:
+    return cast("bytes", reply or b"").decode(errors="replace")
