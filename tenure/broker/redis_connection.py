@@ -11,6 +11,7 @@ times less work per command.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final
 from urllib.parse import urlsplit
 
@@ -34,7 +35,8 @@ DEFAULT_TIMEOUT_MS: Final = 5_000
 BLOCK_SLACK_MS: Final = 3_000
 """How much longer than asked a server may block before the connection counts as dead."""
 
-_URL_FORMS: Final = "Use redis://user:password@host:6379, rediss://... for TLS, or unix://user:password@/path"
+_ALIASES: Final = MappingProxyType({"valkey": "redis", "valkeys": "rediss"})
+_URL_FORMS: Final = "Use redis://user:password@host:6379, rediss://... for TLS, or unix://user:password@/path/to/socket"
 
 
 @final
@@ -60,8 +62,10 @@ class BrokerUrl:
 
     def parts(self) -> dict[str, object]:
         """The driver's connection parameters; of those a URL may carry only `db` and `ssl_*` are taken."""
+        scheme, separator, rest = self.url.partition("://")
         try:
-            found = cast("Callable[[str], dict[str, object]]", parse_url)(self.url)
+            url = _ALIASES.get(scheme, scheme) + separator + rest
+            found = cast("Callable[[str], dict[str, object]]", parse_url)(url)
             address = self.address()
         except ValueError:
             raise InvalidSettings("The broker URL cannot be read", _URL_FORMS) from None
