@@ -173,7 +173,13 @@ class EmbeddedBroker:
             # -I and -S: the guard needs only the standard library, and must not be led elsewhere by the environment.
             guard = [sys.executable, "-I", "-S", embedded_guard.__file__, str(os.getpid()), program, str(config)]
             self._guard = subprocess.Popen(
-                guard, stdin=subprocess.PIPE, stdout=log, stderr=log, pass_fds=(held,), start_new_session=True, cwd="/"
+                guard,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                pass_fds=(held,),
+                start_new_session=True,
+                umask=0o077,
             )
         finally:
             os.close(log)
