@@ -1,0 +1,44 @@
+"""The root command and everything below it, in the order in which `tenure --help` lists it."""
+
+from __future__ import annotations
+
+import click
+
+from tenure import __version__
+from tenure.cli.broker import broker
+from tenure.cli.cancel import cancel
+from tenure.cli.completion import completion
+from tenure.cli.coordinator import coordinator
+from tenure.cli.directives import directives
+from tenure.cli.explain import explain
+from tenure.cli.leases import leases
+from tenure.cli.quarantine import quarantine
+from tenure.cli.sections import Sections
+from tenure.cli.tasks import tasks
+from tenure.cli.up import up
+from tenure.cli.workers import workers
+
+
+def _print_version(context: click.Context, _: click.Parameter, asked: bool) -> None:  # noqa: FBT001 - click's signature
+    if not asked or context.resilient_parsing:
+        return
+    click.echo(f"tenure {__version__}")
+    context.exit()
+
+
+@click.group(cls=Sections, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Show the version."
+)
+def tenure() -> None:
+    """A worker fleet for work you cannot afford to run twice.
+
+    Start with `tenure demo` to see it work, or with `tenure up` to have a fleet on this machine.
+    """
+
+
+tenure.section("Start here", up)
+tenure.section("Work", cancel, explain)
+tenure.section("Records", tasks, workers, leases, directives, quarantine)
+tenure.section("Parts of a fleet", broker, coordinator)
+tenure.section("Help", completion)

@@ -1,0 +1,26 @@
+"""How the command line makes a client; the heavy imports wait here until a command asks the fleet something."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tenure.client.client import Client
+from tenure.client.options import ClientOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from tenure.settings import Settings
+
+
+@contextmanager
+def open_client(settings: Settings) -> Generator[Client]:
+    """A client of the fleet that the settings name."""
+    options = ClientOptions(
+        namespace=settings.namespace,
+        principal=settings.principal,
+        patience_ms=round(settings.answer_timeout_s * 1000),
+    )
+    with Client(settings.resolve_broker_url(), options=options) as client:
+        yield client

@@ -1,0 +1,58 @@
+"""`tenure coordinator`: the one process that decides."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, final
+
+import click
+
+from tenure.cli.desk import collect, with_desk
+from tenure.cli.owner import end_with_owner, owner_option
+
+if TYPE_CHECKING:
+    from tenure.cli.desk import Desk
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CoordinatorForm:
+    """The options of `tenure coordinator`."""
+
+    database: Path | None
+    owner_pipe: int | None
+
+
+@click.command(short_help="Run the coordinator of a fleet.")
+@click.option(
+    "--database", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="The fleet's database."
+)
+@owner_option
+@with_desk
+def coordinator(desk: Desk, /, **options: object) -> None:
+    """Run the coordinator until Ctrl-C. One database has one coordinator."""
+    from tenure.broker.keys import Keys
+    from tenure.broker.redis_connection import BrokerUrl, RedisConnection
+    from tenure.broker.redis_coordinator import RedisCoordinator
+    from tenure.coordinator.options import CoordinatorOptions
+    from tenure.coordinator.service import run_coordinator
+
+    form = collect(CoordinatorForm, options)
+    settings = desk.settings
+    database = (form.database or settings.data_dir / f"{settings.namespace}.db").absolute()
+    database.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    url = BrokerUrl(settings.resolve_broker_url())
+    chosen = CoordinatorOptions(database=database, namespace=settings.namespace)
+    stop = threading.Event()
+
+    def connect() -> RedisCoordinator:
+        return RedisCoordinator(RedisConnection(url, timeout_ms=chosen.broker_timeout_ms), Keys(settings.namespace))
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    end_with_owner(form.owner_pipe, stop.set, desk.session.clock)
+    desk.remark(f"Coordinator of {settings.namespace!r} on {url.address()}, database {database}")
+    run_coordinator(chosen, connect, desk.session.clock, desk.session.entropy, stop)

@@ -1,0 +1,100 @@
+"""`tenure directives`: what follows a lost or failed attempt, and who allowed it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from tenure.cli.desk import with_desk
+from tenure.cli.output import Column, moment
+from tenure.cli.records import Listing, limit_option, print_list, print_one, print_steps, query, task_id_argument
+from tenure.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Any
+
+    from tenure.cli.desk import Desk
+
+DIRECTIVES: Final = Listing(
+    what="directives",
+    identity="directive_id",
+    columns=(
+        Column("DIRECTIVE", "directive_id"),
+        Column("TASK", "task_id"),
+        Column("ATTEMPT", "attempt", right=True),
+        Column("NEXT", "next_attempt", right=True),
+        Column("REASON", "reason"),
+        Column("STATE", "state"),
+        Column("DECIDED BY", "decided_by"),
+        Column("CREATED", "created_at_ms", moment),
+    ),
+    empty="There are no directives: nothing was lost and no failed attempt was repeated.",
+)
+STATES: Final = ("PENDING", "APPROVED", "DENIED")
+_AT_ONCE: Final = 1_000
+_MOST: Final = 10_000
+
+
+@click.group()
+def directives() -> None:
+    """List, show and decide directives."""
+
+
+@directives.command("list")
+@click.option("--state", type=click.Choice(STATES, case_sensitive=False), help="Only directives in this state.")
+@click.option("--task", "task_id", type=task_id_argument, help="Only directives about this task.")
+@limit_option
+@with_desk
+def list_directives(desk: Desk, state: str | None, task_id: str | None, limit: int) -> None:
+    """List directives, newest first."""
+    print_list(desk, DIRECTIVES, {"state": state, "task_id": task_id}, limit)
+
+
+@directives.command("show")
+@click.argument("directive_id")
+@with_desk
+def show_directive(desk: Desk, directive_id: str) -> None:
+    """Show one directive."""
+    print_one(desk, DIRECTIVES, directive_id)
+
+
+def _deciding(function: Callable[..., None]) -> Callable[..., None]:
+    function = click.option("--note", default="", metavar="TEXT", help="Why; kept with the decision.")(function)
+    function = click.option("--all", "everything", is_flag=True, help="Decide every pending directive.")(function)
+    return click.argument("ids", nargs=-1, metavar="[DIRECTIVE_OR_TASK_ID]...")(function)
+
+
+@directives.command("approve")
+@_deciding
+@with_desk
+def approve(desk: Desk, ids: tuple[str, ...], note: str, *, everything: bool) -> None:
+    """Allow another attempt of lost or failed tasks, by directive id or task id."""
+    _decide(desk, _chosen(desk, ids, everything=everything), approve=True, note=note)
+
+
+@directives.command("deny")
+@_deciding
+@with_desk
+def deny(desk: Desk, ids: tuple[str, ...], note: str, *, everything: bool) -> None:
+    """Refuse another attempt: the tasks end as they are."""
+    _decide(desk, _chosen(desk, ids, everything=everything), approve=False, note=note)
+
+
+def _chosen(desk: Desk, ids: Sequence[str], *, everything: bool) -> Sequence[str]:
+    if everything == bool(ids):
+        raise UsageError("say which directives", "Give directive ids or task ids, or --all for every pending one")
+    if everything:
+        return [row["directive_id"] for row in query(desk, "directives", {"state": "PENDING"}, _MOST)]
+    return ids
+
+
+def _decide(desk: Desk, ids: Sequence[str], *, approve: bool, note: str) -> None:
+    from tenure.protocol.client_messages import Decide
+
+    rows: list[dict[str, Any]] = []
+    for start in range(0, len(ids), _AT_ONCE):
+        some = tuple(ids[start : start + _AT_ONCE])
+        rows.extend(desk.ask(Decide(directives=some, approve=approve, note=note)).rows)
+    print_steps(desk, rows, nothing="No directive waits for a decision.")

@@ -1,0 +1,42 @@
+"""The `tenure` command: its groups, and the frame in which every command runs."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from tenure.cli import failures
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tenure.cli.desk import Session
+
+
+def main() -> None:
+    """Run the command that the arguments name, and exit with its code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str], session: Session | None = None) -> int:
+    """Run one command line; answers the exit code. Errors become one line on standard error."""
+    from tenure.cli.commands import tenure
+
+    try:
+        code = _invoke(tenure, arguments, session)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        failures.silence_stdout()
+        return failures.NOBODY_READS
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        return failures.INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the last resort: whatever it is, it must be said in one line
+        return failures.report(error, as_json=failures.wants_json(arguments))
+    return code
+
+
+def _invoke(command: click.Command, arguments: Sequence[str], session: Session | None) -> int:
+    code = command.main(args=list(arguments), prog_name="tenure", standalone_mode=False, obj=session)
+    return code if isinstance(code, int) else 0

@@ -1,0 +1,141 @@
+"""What `tenure map` and `tenure submit` run: a handler with arguments made of texts, or a command made of a template.
+
+Texts become arguments by the function's own type hints when it can be imported here, else by their looks: what is a
+JSON number is one. The worker checks the arguments again, so looking wrong costs an error and never a wrong call.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import sys
+import types
+import typing
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, final
+
+from tenure.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tenure.cli.map_rows import Row
+    from tenure.handlers.resolve import Handler
+
+_NUMBER: Final = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_PLACE: Final = re.compile(r"\{([^{}]*)\}")
+_UNIONS: Final = (typing.Union, types.UnionType)
+
+
+def find_handler(reference: str) -> Handler | None:
+    """The handler when its module can be found here, also in the current folder; None when it cannot.
+
+    Raises:
+        UnknownHandler: the module is here, but without that function; or the reference is malformed.
+    """
+    from tenure.handlers.resolve import load
+
+    here = os.getcwd()  # noqa: PTH109
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    module = reference.partition(":")[0]
+    if _is_importable(module) or ":" not in reference:
+        return load(reference, (module,))
+    return None
+
+
+@final
+class CallTemplate:
+    """Calls of one handler.
+
+    Args:
+        reference: "package.module:function".
+    """
+
+    def __init__(self, reference: str) -> None:
+        self.reference: Final = reference
+        self.handler: Final = find_handler(reference)
+        self._hints = _hints(self.handler.function) if self.handler else {}
+
+    @property
+    def description(self) -> str:
+        """What makes this work differ from other work."""
+        return self.reference
+
+    def arguments(self, row: Row) -> tuple[list[Any], dict[str, Any]]:
+        """The call of one row: columns by name, or a line or path as the one positional argument."""
+        if row.single:
+            first = next(iter(self._hints.values()), str) if self._hints else str
+            return [self._value(row.value, first)], {}
+        return [], self.named(row.columns)
+
+    def named(self, texts: Mapping[str, str]) -> dict[str, Any]:
+        """Keyword arguments of texts; an empty text is left out unless the parameter takes text."""
+        return {
+            name: self._value(text, self._hints.get(name))
+            for name, text in texts.items()
+            if text or _takes_text(self._hints.get(name))
+        }
+
+    @staticmethod
+    def _value(text: str, hint: object) -> object:
+        if _takes_text(hint):
+            return text
+        if hint is None:
+            return json.loads(text) if _NUMBER.fullmatch(text) else text
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+
+
+@final
+class CommandTemplate:
+    """Commands made of one argv, in which {column}, {line} and {path} stand for what a row says.
+
+    Raises:
+        UsageError: a placeholder names no column.
+    """
+
+    def __init__(self, argv: Sequence[str], columns: Sequence[str] = ()) -> None:
+        self._argv: Final = tuple(argv)
+        named = {name for part in argv for name in _PLACE.findall(part)}
+        unknown = sorted(named - set(columns)) if columns else []
+        if unknown:
+            raise UsageError(f"{{{unknown[0]}}} names no column", f"There are: {', '.join(columns)}")
+        if columns and not named:
+            raise UsageError("every row would run the same command", f"Put {{{columns[0]}}} where the row belongs")
+
+    @property
+    def description(self) -> str:
+        """What makes this work differ from other work."""
+        return json.dumps(self._argv)
+
+    def argv(self, row: Row) -> tuple[str, ...]:
+        """The command of one row."""
+        values = dict.fromkeys(row.columns, row.value) if row.single else row.columns
+        return tuple(_PLACE.sub(lambda match: values[match.group(1)], part) for part in self._argv)
+
+
+def _is_importable(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError, AttributeError):
+        return False
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        hints = typing.get_type_hints(function)
+    except Exception:  # noqa: BLE001 - a hint is any expression of the user's; the worker will say what is wrong with it
+        return {}
+    hints.pop("return", None)
+    return hints
+
+
+def _takes_text(hint: object) -> bool:
+    if typing.get_origin(hint) in _UNIONS:
+        return str in typing.get_args(hint)
+    return hint is str
