@@ -18,7 +18,7 @@ from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter
 from tenure.errors import InvalidArguments
 from tenure.handlers.json_text import NotJson, dump, parse
 
-_PLAIN: Final = frozenset({int, float, str, bool, dict, list})
+_PLAIN: Final[frozenset[object]] = frozenset({int, float, str, bool, dict, list})
 _POSITIONAL: Final = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _SHOWN_CHARACTERS: Final = 300
 
@@ -35,17 +35,18 @@ class Parameters:
     """The parameters of one function. Building one costs a look at its signature, so keep it.
 
     Args:
-        function: the function; one without a readable signature (some builtins) is not checked.
+        function: the function, or None when only its name is known. That one, and one without a readable signature
+            (some builtins), is not checked.
         name: what errors call it.
 
     Raises:
         InvalidArguments: the type hints cannot be resolved.
     """
 
-    def __init__(self, function: Callable[..., Any], name: str) -> None:
+    def __init__(self, function: Callable[..., Any] | None, name: str) -> None:
         self._name = name
-        self._signature = _signature(function)
-        self._hints = _hints(function, name)
+        self._signature = _signature(function) if function else None
+        self._hints = _hints(function, name) if function else {}
         self._adapters: dict[str, TypeAdapter[Any]] = {}
         self._positional, self._required = self._positional_hints()
 
@@ -82,7 +83,7 @@ class Parameters:
             bound.arguments[name] = self._converted(name, value)
         return Bound(bound.args, bound.kwargs)
 
-    def _positional_hints(self) -> tuple[tuple[object, ...], int]:
+    def _positional_hints(self) -> tuple[tuple[Any, ...], int]:
         """Hints of the positional parameters, and how many arguments a purely positional call needs at least."""
         if self._signature is None:
             return (), 1
@@ -122,8 +123,8 @@ class Parameters:
         except NotJson as error:
             raise InvalidArguments(f"the arguments of {self._name} cannot be read: {error}") from None
         match given:
-            case {"args": list(args), "kwargs": dict(kwargs), **others} if not others:
-                return Bound(args, kwargs)
+            case {"args": list(), "kwargs": dict(), **others} if not others:
+                return Bound(given["args"], given["kwargs"])
             case _:
                 raise InvalidArguments(
                     f"the arguments of {self._name} cannot be read", 'Expected is {"args": [...], "kwargs": {...}}'

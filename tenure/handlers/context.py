@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
 
 class RunContext(Protocol):
@@ -52,9 +52,20 @@ class RunContext(Protocol):
 class NoRun:
     """The double outside a fleet: nothing is reported, nothing is cancelled."""
 
-    task_id: Final = ""
-    attempt: Final = 0
-    fence: Final = 0
+    @property
+    def task_id(self) -> str:
+        """Always ""."""
+        return ""
+
+    @property
+    def attempt(self) -> int:
+        """Always 0."""
+        return 0
+
+    @property
+    def fence(self) -> int:
+        """Always 0."""
+        return 0
 
     @property
     def logger(self) -> logging.Logger:
@@ -79,7 +90,7 @@ def current() -> RunContext:
 
 
 @contextmanager
-def running(context: RunContext) -> Iterator[None]:
+def running(context: RunContext) -> Generator[None]:
     """Make `context` the one that `current()` gives inside the with block."""
     token = _CURRENT.set(context)
     try:

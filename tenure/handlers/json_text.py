@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
@@ -113,9 +113,9 @@ def _place_of_non_finite(value: object, depth: int = 0) -> str | None:
     if depth > 20:  # noqa: PLR2004 - deep enough for people's data, and an end for circular ones
         return None
     if isinstance(value, dict):
-        parts: list[tuple[object, object]] = [*value.items()]
+        parts = cast("dict[object, object]", value).items()
     elif isinstance(value, (list, tuple)):
-        parts = [*enumerate(value)]
+        parts = dict(enumerate(cast("list[object]", value))).items()
     else:
         return None
     inner = ((key, _place_of_non_finite(part, depth + 1)) for key, part in parts)

@@ -95,9 +95,10 @@ def _said(later: object, earlier: object) -> Any:  # noqa: ANN401 - one of the t
     return earlier if later is None or later == () else later
 
 
-def _pairs(name: str, given: object) -> tuple[tuple[Any, Any], ...]:
+def _pairs(name: str, given: Mapping[str, Any] | None) -> tuple[tuple[Any, Any], ...]:
     if given is None:
         return ()
-    if not isinstance(given, Mapping):
-        raise UsageError(f"{name} must be a mapping", f'Write {name}={{"name": value}}')
-    return tuple(sorted(given.items()))
+    try:
+        return tuple(sorted(given.items()))
+    except (AttributeError, TypeError):
+        raise UsageError(f"{name} must be a mapping from texts", f'Write {name}={{"name": value}}') from None
