@@ -31,6 +31,10 @@ class EntryId:
         return f"{self.major}-{self.minor}"
 
 
+StreamEntry = tuple[str, str, EntryId]
+"""An assignment's entry: capability or "", worker id or "" (exactly one is set), and its id."""
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Delivery:
@@ -134,16 +138,16 @@ class CoordinatorBroker(Protocol):
         """Requests and reports that were received before and never settled, the oldest `limit` of each stream."""
         ...
 
-    def settle(self, deliveries: Sequence[Delivery]) -> None:
-        """Acknowledge and delete received entries."""
+    def settle(self, deliveries: Sequence[Delivery], ended: Sequence[StreamEntry] = ()) -> None:
+        """Acknowledge and delete received entries, and the assignment entries of leases that have ended."""
         ...
 
     def publish(self, publications: Sequence[Publication]) -> list[PublishOutcome]:
         """Add assignments under their explicit ids, in order; one outcome each. Raises `BrokerFull`."""
         ...
 
-    def withdraw(self, publications: Sequence[tuple[str, str, EntryId]]) -> list[WithdrawOutcome]:
-        """Acknowledge and delete assignment entries, given as (capability or "", worker or "", id), each atomically."""
+    def withdraw(self, entries: Sequence[StreamEntry]) -> list[WithdrawOutcome]:
+        """Acknowledge and delete assignment entries, each atomically, and say what had become of each."""
         ...
 
     def published(self, *, capability: str = "", worker_id: str = "") -> EntryId:

@@ -23,7 +23,7 @@ from tenure.errors import BrokerFull, BrokerUnreachable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tenure.broker.base import Mailing, Publication
+    from tenure.broker.base import Mailing, Publication, StreamEntry
     from tenure.broker.keys import Keys
     from tenure.protocol.assignment import Assignment
 
@@ -87,8 +87,9 @@ class MemoryCoordinator:
         """See `CoordinatorBroker.unsettled`."""
         return self._read(sites, limit, _held)
 
-    def settle(self, deliveries: Sequence[Delivery]) -> None:
+    def settle(self, deliveries: Sequence[Delivery], ended: Sequence[StreamEntry] = ()) -> None:
         """See `CoordinatorBroker.settle`."""
+        self.withdraw(ended)
         for each in deliveries:
             self._remove(self.keys.inbox(each.source) if each.source else self.keys.rpc(), each.entry_id)
 
@@ -98,9 +99,9 @@ class MemoryCoordinator:
             raise BrokerFull("The in-memory broker is full and refuses writes", "Make room in it")
         return [self._publish(each) for each in publications]
 
-    def withdraw(self, publications: Sequence[tuple[str, str, EntryId]]) -> list[WithdrawOutcome]:
+    def withdraw(self, entries: Sequence[StreamEntry]) -> list[WithdrawOutcome]:
         """See `CoordinatorBroker.withdraw`."""
-        return [self._remove(self.keys.assignments(name, worker), at) for name, worker, at in publications]
+        return [self._remove(self.keys.assignments(name, worker), at) for name, worker, at in entries]
 
     def published(self, *, capability: str = "", worker_id: str = "") -> EntryId:
         """See `CoordinatorBroker.published`."""

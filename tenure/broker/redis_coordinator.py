@@ -19,7 +19,7 @@ from tenure.broker.redis_errors import first_word
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tenure.broker.base import Delivery, Mailing, Publication, PublishOutcome, WithdrawOutcome
+    from tenure.broker.base import Delivery, Mailing, Publication, PublishOutcome, StreamEntry, WithdrawOutcome
     from tenure.broker.keys import Keys
     from tenure.broker.redis_connection import Command, RedisConnection, Reply
 
@@ -77,17 +77,18 @@ class RedisCoordinator:
         """See `CoordinatorBroker.unsettled`."""
         return self._read(sites, ("COUNT", limit), "0", 0)
 
-    def settle(self, deliveries: Sequence[Delivery]) -> None:
+    def settle(self, deliveries: Sequence[Delivery], ended: Sequence[StreamEntry] = ()) -> None:
         """See `CoordinatorBroker.settle`."""
-        self._remove((self._source_key(each.source), str(each.entry_id)) for each in deliveries)
+        received = [(self._source_key(each.source), str(each.entry_id)) for each in deliveries]
+        self._remove(received + [(self.keys.assignments(name, worker), str(at)) for name, worker, at in ended])
 
     def publish(self, publications: Sequence[Publication]) -> list[PublishOutcome]:
         """See `CoordinatorBroker.publish`."""
         return redis_publishing.publish(self.connection, self.keys, publications)
 
-    def withdraw(self, publications: Sequence[tuple[str, str, EntryId]]) -> list[WithdrawOutcome]:
+    def withdraw(self, entries: Sequence[StreamEntry]) -> list[WithdrawOutcome]:
         """See `CoordinatorBroker.withdraw`."""
-        return redis_publishing.withdraw(self.connection, self.keys, publications)
+        return redis_publishing.withdraw(self.connection, self.keys, entries)
 
     def published(self, *, capability: str = "", worker_id: str = "") -> EntryId:
         """See `CoordinatorBroker.published`."""

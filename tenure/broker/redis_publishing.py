@@ -1,6 +1,6 @@
 """Publishing assignments, and taking them back, by explicit ids: the server refuses repeats and old epochs.
 
-Each batch is one MULTI: it is taken as a whole or not at all. Without that, a server at its memory limit could refuse
+Each batch that is published is one MULTI: it is taken as a whole or not at all. Without that, a server at its memory limit could refuse
 one entry and take a later one of the same stream, after which the first id could never be published, and its repeat
 would look as if it had been.
 """
@@ -19,7 +19,7 @@ from tenure.protocol.assignment import TICKET
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tenure.broker.base import Publication
+    from tenure.broker.base import Publication, StreamEntry
     from tenure.broker.keys import Keys
     from tenure.broker.redis_connection import Answer, Command, RedisConnection
 
@@ -41,22 +41,32 @@ def publish(connection: RedisConnection, keys: Keys, publications: Sequence[Publ
 
 
 def withdraw(
-    connection: RedisConnection, keys: Keys, publications: Sequence[tuple[str, str, EntryId]]
+    connection: RedisConnection, keys: Keys, entries: Sequence[tuple[str, str, EntryId]]
 ) -> list[WithdrawOutcome]:
-    """Acknowledge and delete the entries; what had become of each, all as of one moment. Raises `BrokerError`."""
-    if not publications:
+    """Delete and acknowledge the entries; what had become of each. Raises `BrokerError`.
+
+    Deleting comes first: what is deleted is handed to nobody any more, so what the acknowledgement then finds is final,
+    as if both were one step. A MULTI would do that, too, but a full Redis refuses every command inside one, also those
+    that make room.
+    """
+    if not entries:
         return []
-    named = [(keys.assignments(capability, worker), entry_id) for capability, worker, entry_id in publications]
-    streams = dict.fromkeys(key for key, _ in named)
-    commands: list[Command] = [("XINFO", "GROUPS", key) for key in streams]
-    for key, entry_id in named:
-        commands.extend((("XACK", key, GROUP, str(entry_id)), ("XDEL", key, str(entry_id))))
-    answers = _transaction(connection, commands)
-    reached = {key: _delivered_up_to(connection, answer) for key, answer in zip(streams, answers, strict=False)}
-    counts = iter(cast("list[int]", [connection.checked(answer) for answer in answers[len(streams) :]]))
+    named = [(keys.assignments(capability, worker), entry_id) for capability, worker, entry_id in entries]
+    streams = list(dict.fromkeys(key for key, _ in named))
+    answers = connection.call_all(
+        [
+            *(("XDEL", key, str(entry_id)) for key, entry_id in named),
+            *(("XACK", key, GROUP, str(entry_id)) for key, entry_id in named),
+            *(("XINFO", "GROUPS", key) for key in streams),
+        ]
+    )
+    reached = dict(
+        zip(streams, (_delivered_up_to(connection, each) for each in answers[2 * len(named) :]), strict=True)
+    )
+    counts = [cast("int", connection.checked(answer)) for answer in answers[: 2 * len(named)]]
     return [
-        _withdrawn(acked=acked > 0, deleted=deleted > 0, passed=entry_id <= reached[key])
-        for (key, entry_id), acked, deleted in zip(named, counts, counts, strict=True)
+        _withdrawn(deleted=deleted > 0, acked=acked > 0, passed=entry_id <= reached[key])
+        for (key, entry_id), deleted, acked in zip(named, counts, counts[len(named) :], strict=False)
     ]
 
 

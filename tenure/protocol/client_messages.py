@@ -1,4 +1,4 @@
-"""What clients ask and what they are told: requests on the `rpc` stream, replies and notices on the client's own stream.
+"""What clients ask and are told: requests on the `rpc` stream, replies and notices on the client's own stream.
 
 A request may be repeated under the same `request_id`: submissions carry a key per task, so a repeat returns the first
 answer's task ids, and every other request is a read or a step that is safe to repeat.
@@ -114,17 +114,7 @@ class Sweep(Message):
 
 
 Ask = Annotated[
-    Submit
-    | Watch
-    | Cancel
-    | Decide
-    | Query
-    | Explain
-    | Assign
-    | RegisterWorker
-    | BeatWorker
-    | DrainWorker
-    | Sweep,
+    Submit | Watch | Cancel | Decide | Query | Explain | Assign | RegisterWorker | BeatWorker | DrainWorker | Sweep,
     Field(discriminator="kind"),
 ]
 

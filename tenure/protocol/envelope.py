@@ -14,7 +14,7 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, TypeAdapter, model_validator
 
 from tenure.errors import PayloadTooLarge
-from tenure.protocol.message import MAX_ENVELOPE_BYTES, MAX_INT, Count, Message, Milliseconds, Name, Text, decode
+from tenure.protocol.message import MAX_ENVELOPE_BYTES, MAX_INT, Message, Milliseconds, Name, Text, decode
 from tenure.protocol.timing import DEFAULT_LEASE_TTL_MS, MAX_LEASE_TTL_MS, MIN_LEASE_TTL_MS
 
 Pairs = tuple[tuple[str, str], ...]
@@ -22,8 +22,10 @@ Amounts = tuple[tuple[Name, Annotated[int, Field(ge=1, le=MAX_INT)]], ...]
 
 
 class CallWork(Message):
-    """Call a Python function: `handler` is "package.module:function", `arguments` the JSON text
-    `{"args": [...], "kwargs": {...}}`."""
+    """Call a Python function.
+
+    `handler` is "package.module:function", `arguments` the JSON text `{"args": [...], "kwargs": {...}}`.
+    """
 
     kind: Literal["call"] = "call"
     handler: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", max_length=255)]

@@ -35,7 +35,12 @@ class Message(BaseModel):
     """A frozen value with strict types and no unknown fields."""
 
     model_config = ConfigDict(
-        frozen=True, strict=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False, ser_json_inf_nan="null"
+        frozen=True,
+        strict=True,
+        extra="forbid",
+        hide_input_in_errors=True,
+        allow_inf_nan=False,
+        ser_json_inf_nan="null",
     )
 
 

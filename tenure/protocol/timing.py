@@ -1,9 +1,9 @@
 """How lease times follow from one number, the lease's ttl. One formula each; worker and coordinator share them.
 
 The worker renews at `t` (its own clock, read *before* the renewal is sent) and must have stopped its process tree by
-`t + ttl + grace`. The coordinator replaces it only `ttl + grace + margin` after it last *saw* a renewal (its own clock),
-which is later than `t`. So the two never overlap, whatever the hosts' wall clocks say. Source: the trust window of
-Gray and Cheriton, "Leases" (SOSP 1989), with the two sides measured on two clocks and never compared.
+`t + ttl + grace`. The coordinator replaces it only `ttl + grace + margin` after it last *saw* a renewal (its own
+clock), which is later than `t`. So the two never overlap, whatever the hosts' wall clocks say. Source: the trust
+window of Gray and Cheriton, "Leases" (SOSP 1989), with the two sides measured on two clocks and never compared.
 """
 
 from __future__ import annotations

@@ -108,8 +108,11 @@ class Hello(Message):
 
 
 class Claimed(Message):
-    """The worker has taken an assignment and asks to be bound to it. `after_beat` is the sequence number of the last
-    heartbeat written before this claim: only later heartbeats must list the assignment."""
+    """The worker has taken an assignment and asks to be bound to it.
+
+    `after_beat` is the sequence number of the last heartbeat written before this claim: only later heartbeats must
+    list the assignment.
+    """
 
     kind: Literal["claimed"] = "claimed"
     binding: Binding
@@ -127,8 +130,11 @@ class Finished(Message):
 
 
 class Released(Message):
-    """The attempt has ended without a result, or never started. `started` is False only when user code provably never
-    ran; `tree_gone` is True only when the whole process tree is proved gone."""
+    """The attempt has ended without a result, or never started.
+
+    `started` is False only when user code provably never ran; `tree_gone` is True only when the whole process tree is
+    proved gone.
+    """
 
     kind: Literal["released"] = "released"
     binding: Binding
@@ -159,8 +165,11 @@ WorkerEvent = Annotated[Hello | Claimed | Finished | Released | Progressed | Lea
 
 
 class Report(Message):
-    """One inbox entry. `generation` numbers the worker's agents since its id was made; `window` is how many
-    assignments the worker wants in hand, slots included."""
+    """One inbox entry.
+
+    `generation` numbers the worker's agents since its id was made; `window` is how many assignments the worker wants
+    in hand, slots included.
+    """
 
     worker_id: Name
     generation: Annotated[int, Field(ge=1)]

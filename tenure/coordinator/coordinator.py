@@ -1,0 +1,209 @@
+"""The loop: receive a batch, decide and commit once, then talk.
+
+`step` does one turn. Errors of the broker leave it (`BrokerUnreachable`, `StreamMissing`); the next step then first
+looks the broker over as at a start. Errors of the store undo the turn: nothing was sent or settled, so everything is
+read again. `Superseded` means that a newer coordinator is at work, and this one must end.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from typing import TYPE_CHECKING, Final, final
+
+from tenure.broker.incarnation import require_safe
+from tenure.coordinator import heartbeats, leases, recovery, registry, reports, requests, scheduler, sweeper
+from tenure.coordinator.turn import Memory, Outgoing, Turn
+from tenure.coordinator.wire import Wire
+from tenure.errors import BrokerUnreachable, StoreError, StreamMissing, UsageError
+from tenure.protocol.client_messages import REQUEST
+from tenure.protocol.message import decode
+from tenure.protocol.worker_messages import REPORT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tenure.broker.base import CoordinatorBroker, Delivery
+    from tenure.clock import Clock, Entropy
+    from tenure.coordinator.fleet import WorkerView
+    from tenure.coordinator.options import CoordinatorOptions
+    from tenure.coordinator.store.database import Database
+    from tenure.protocol.worker_messages import Heartbeat
+
+LOG: Final = logging.getLogger("tenure.coordinator")
+
+_LARGEST_GAP_MS: Final = 2_000
+"""A longer pause between two looks means that this process was stopped: all leases then get a full term."""
+
+_SEEN_EVERY_MS: Final = 30_000
+
+News = list[tuple["WorkerView", "Heartbeat"]]
+
+
+@final
+class Coordinator:
+    """One coordinator over one database and one broker. Use from one thread."""
+
+    def __init__(
+        self,
+        options: CoordinatorOptions,
+        *,
+        store: Database,
+        broker: CoordinatorBroker,
+        clock: Clock,
+        entropy: Entropy,
+    ) -> None:
+        self._options = options
+        self._store = store
+        self._broker = broker
+        self._clock = clock
+        self._entropy = entropy
+        self._world, self._sites = recovery.open_world(store, options.namespace, clock.now_ms())
+        self._wire = Wire(broker, self._sites)
+        self._offers = sweeper.UnclaimedOffers(broker, options.unclaimed_ms)
+        self._memory = self._load()
+        self._blind = True
+        self._looked_ms = clock.elapsed_ms()
+        self._seen_ms = self._looked_ms
+
+    @property
+    def epoch(self) -> int:
+        """This coordinator's number among all that ever ran on the database."""
+        return self._store.epoch
+
+    def step(self, block_ms: int | None = None) -> int:
+        """One turn, waiting up to `block_ms` for something to come; answers how many entries were received."""
+        try:
+            if self._blind:
+                self._regain()
+            self._wire.publish()
+            received = self._broker.receive(
+                sites=self._sites, limit=self._options.batch_limit, block_ms=self._block_ms(block_ms)
+            )
+            self._turn(received, look=self._look_due())
+        except (BrokerUnreachable, StreamMissing):
+            self._blind = True
+            raise
+        except StoreError:
+            self._memory = self._load()
+            self._blind = True
+            raise
+        return len(received)
+
+    def _turn(self, received: Sequence[Delivery], *, look: bool) -> None:
+        news = self._look() if look else None
+        due = self._offers.examine(list(self._memory.leases), self._clock.elapsed_ms()) if look else []
+        turn = self._new_turn()
+        if not received and news is None and not scheduler.wanted(turn):
+            return
+        try:
+            with self._store.transaction():
+                for delivery in received:
+                    self._take(turn, delivery)
+                if news is not None:
+                    self._apply_news(turn, news)
+                    self._offers.settle(turn, due)
+                scheduler.schedule(turn)
+        except sqlite3.IntegrityError:
+            self._memory = self._load()
+            self._one_by_one(received)
+            return
+        self._talk(turn, received, news or [])
+
+    def _take(self, turn: Turn, delivery: Delivery) -> None:
+        try:
+            if delivery.source:
+                reports.take(turn, delivery.source, decode(REPORT, delivery.raw))
+            else:
+                requests.take(turn, decode(REQUEST, delivery.raw))
+        except UsageError as error:
+            where = delivery.source or "rpc"
+            turn.record("malformed", f"An entry on {where} was dropped: {error.message}")
+            LOG.warning("an entry on %s was dropped: %s", where, error.message)
+
+    def _one_by_one(self, received: Sequence[Delivery]) -> None:
+        """Some entry breaks a rule of the store: find it, record it, and let the others through."""
+        for delivery in received:
+            turn = self._new_turn()
+            try:
+                with self._store.transaction():
+                    self._take(turn, delivery)
+            except sqlite3.IntegrityError as error:
+                LOG.exception("an entry was refused by the database")
+                self._memory = self._load()
+                turn = self._new_turn()
+                with self._store.transaction():
+                    turn.record("refused", f"An entry on {delivery.source or 'rpc'} was refused by the store: {error}")
+            self._talk(turn, [delivery], [])
+
+    def _talk(self, turn: Turn, received: Sequence[Delivery], news: News) -> None:
+        echoes = {worker.worker_id: heartbeats.echo(self.epoch, worker) for worker, _ in news}
+        echo_ttl_ms = max((worker.ttl_ms for worker, _ in news), default=1_000) * 2
+        self._wire.add(turn.out.publications, turn.out.withdrawals)
+        self._wire.ensure(turn.out.streams)
+        self._wire.publish()
+        self._wire.post(turn.out.mailings(), echoes, echo_ttl_ms)
+        self._wire.settle(received)
+
+    def _look_due(self) -> bool:
+        ttl_ms = self._memory.leases.smallest_ttl_ms(8_000)
+        interval_ms = max(100, min(1_000, ttl_ms // 8))
+        return self._clock.elapsed_ms() - self._looked_ms >= interval_ms
+
+    def _look(self) -> News:
+        """The heartbeats that are news. A pause since the last look gives every lease a full term."""
+        elapsed_ms = self._clock.elapsed_ms()
+        if elapsed_ms - self._looked_ms > _LARGEST_GAP_MS:
+            recovery.full_term(self._memory, elapsed_ms)
+        workers = [worker for worker in self._memory.fleet if not worker.by_hand]
+        raws = self._broker.heartbeats([(worker.site, worker.worker_id) for worker in workers])
+        self._looked_ms = elapsed_ms
+        return heartbeats.read(workers, raws)
+
+    def _apply_news(self, turn: Turn, news: News) -> None:
+        for worker, beat in news:
+            heartbeats.apply(turn, worker, beat)
+        sweeper.sweep(turn)
+        if turn.elapsed_ms - self._seen_ms >= _SEEN_EVERY_MS:
+            self._seen_ms = turn.elapsed_ms
+            rows = [(turn.now_ms - (turn.elapsed_ms - w.seen_ms), w.worker_id) for w in turn.fleet]
+            self._store.run_many("worker_seen", rows)
+
+    def _regain(self) -> None:
+        """Look the broker over: its settings, its identity, its streams, what was left unsettled."""
+        state = self._broker.state()
+        require_safe(state)
+        self._wire.forget_streams()
+        turn = self._new_turn()
+        recovery.full_term(self._memory, turn.elapsed_ms)
+        recovery.take_stock(turn, self._broker, self._wire, state)
+        self._looked_ms = turn.elapsed_ms
+        self._wire.publish()
+        self._blind = False
+        while received := self._broker.unsettled(sites=self._sites, limit=self._options.batch_limit):
+            self._turn(received, look=False)
+
+    def _new_turn(self) -> Turn:
+        return Turn(
+            store=self._store,
+            memory=self._memory,
+            entropy=self._entropy,
+            world=self._world,
+            now_ms=self._clock.now_ms(),
+            elapsed_ms=self._clock.elapsed_ms(),
+            out=Outgoing(epoch=self.epoch),
+        )
+
+    def _load(self) -> Memory:
+        elapsed_ms = self._clock.elapsed_ms()
+        memory = Memory(fleet=registry.load(self._store, elapsed_ms), leases=leases.load(self._store, elapsed_ms))
+        recovery.count_holdings(memory)
+        memory.ready.update(name for name, _ in self._store.rows("queued_capabilities"))
+        return memory
+
+    def _block_ms(self, wanted_ms: int | None) -> int:
+        limit_ms = self._options.idle_block_ms if wanted_ms is None else wanted_ms
+        due_ms = self._memory.next_due_ms
+        if due_ms > 0:
+            limit_ms = min(limit_ms, max(1, due_ms - self._clock.now_ms()))
+        return 0 if scheduler.wanted(self._new_turn()) else limit_ms

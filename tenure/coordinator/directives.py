@@ -1,0 +1,170 @@
+"""Directives: the recorded decision about what follows a lost or failed attempt.
+
+Nothing runs again without one. The submitter's retry budgets are the only policy that approves by itself; everything
+else is held for a person. Lost and failed attempts have separate budgets: a lost lease is never a failure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, final
+
+from tenure.clock import sortable_id
+from tenure.errors import DirectiveDecided, UnknownDirective
+from tenure.protocol.client_messages import Done
+from tenure.protocol.envelope import Retry, open_envelope
+from tenure.protocol.states import DirectiveState, TaskState
+
+if TYPE_CHECKING:
+    from tenure.coordinator.live import LiveLease
+    from tenure.coordinator.store.database import Row
+    from tenure.coordinator.turn import Turn
+
+POLICY: Final = "policy: the submitter's retry budget"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What happened to an attempt: a short `reason` (a word of the vocabulary) and a sentence of `detail`."""
+
+    reason: str
+    detail: str
+
+
+def after_loss(turn: Turn, lease: LiveLease, loss: Loss) -> None:
+    """RUNNING to LOST, with a directive: approved by policy while the budget lasts, else held for a person."""
+    task = turn.store.row("task", (lease.task_id,))
+    if task is None:
+        return
+    _, state, _, raw, capability, _, _, lost_count, _, watcher = task
+    if state == TaskState.CANCELLING:
+        cancelled(turn, lease.task_id, watcher, f"its lease is over ({loss.detail})")
+        return
+    turn.store.run("task_state", (TaskState.LOST, None, lease.task_id, TaskState.RUNNING))
+    retry = open_envelope(raw).retry
+    allowed = lost_count < retry.lost
+    directive_id = _record(
+        turn, lease, loss, backoff_ms=backoff_ms(retry, lost_count) if allowed else 0, held=not allowed
+    )
+    turn.record(
+        "lost", f"Attempt {lease.attempt} (fence {lease.fence}) was lost: {loss.detail}.", task_id=lease.task_id
+    )
+    if allowed:
+        _approve(turn, directive_id, POLICY, f"lost attempt {lost_count + 1} of {retry.lost} that may be repeated")
+        again(turn, lease, capability, (1, 0), turn.now_ms + backoff_ms(retry, lost_count))
+        return
+    detail = f"{loss.reason}; directive {directive_id} waits for a decision"
+    turn.tell(
+        watcher,
+        Done(task_id=lease.task_id, state=TaskState.LOST, attempt=lease.attempt, fence=lease.fence, detail=detail),
+    )
+
+
+def after_failure(turn: Turn, lease: LiveLease, kind: str, retry: Retry, failed_count: int) -> None:
+    """Approve the next attempt after an accepted failure that the budget covers; the task is queued again."""
+    wait_ms = backoff_ms(retry, failed_count)
+    loss = Loss(f"failed_{kind}", f"it failed ({kind})")
+    directive_id = _record(turn, lease, loss, backoff_ms=wait_ms, held=False)
+    _approve(turn, directive_id, POLICY, f"failed attempt {failed_count + 1} of {retry.failed} that may be repeated")
+    again(turn, lease, lease.capability, (0, 1), turn.now_ms + wait_ms)
+
+
+def decide(turn: Turn, wanted: str, *, approve: bool, by: str, note: str) -> str:
+    """A person's decision about a pending directive, given by directive id or task id; answers the directive's id.
+
+    Raises:
+        UnknownDirective: no such directive, and no pending one of such a task.
+        DirectiveDecided: it was decided before.
+    """
+    row = turn.store.row("directive", (wanted,)) or turn.store.row("pending_directive_of_task", (wanted,))
+    row = row or turn.store.row("newest_directive_of_task", (wanted,))
+    if row is None:
+        raise UnknownDirective(f"no directive or task {wanted} waits for a decision", "See `tenure directives list`")
+    directive_id, task_id, next_attempt, state = row
+    if state != DirectiveState.PENDING:
+        raise DirectiveDecided(f"directive {directive_id} is {state} already", "A decision is never changed")
+    if approve:
+        _approve(turn, directive_id, by, note)
+        _requeue_lost(turn, task_id, next_attempt)
+    else:
+        deny(turn, directive_id, by, note)
+        _abandon(turn, task_id, directive_id, by)
+    verb = "approved" if approve else "denied"
+    turn.record(f"directive_{verb}", f"{by} {verb} directive {directive_id}{_because(note)}.", task_id=task_id)
+    return str(directive_id)
+
+
+def deny(turn: Turn, directive_id: str, by: str, note: str) -> None:
+    """PENDING to DENIED."""
+    turn.store.run("decide_directive", (DirectiveState.DENIED, turn.now_ms, by, note, directive_id))
+
+
+def cancelled(turn: Turn, task_id: str, watcher: str, proof: str) -> None:
+    """CANCELLING to CANCELLED: the end is proved."""
+    turn.store.run("task_state", (TaskState.CANCELLED, turn.now_ms, task_id, TaskState.CANCELLING))
+    turn.record("cancelled", f"Cancelled: {proof}.", task_id=task_id)
+    turn.tell(watcher, Done(task_id=task_id, state=TaskState.CANCELLED, detail=proof))
+
+
+def again(turn: Turn, lease: LiveLease, capability: str, counts: tuple[int, int], not_before_ms: int) -> None:
+    """To QUEUED for the attempt after the lease's; `counts` are added to the lost and failed counts."""
+    turn.store.run("task_again", (lease.attempt + 1, *counts, not_before_ms, lease.task_id))
+    ready(turn, capability, not_before_ms)
+
+
+def ready(turn: Turn, capability: str, not_before_ms: int) -> None:
+    """Let the scheduler look at a capability in this turn, or when the task's time comes."""
+    turn.memory.ready.add(capability)
+    turn.memory.directed_ready = True
+    if not_before_ms > turn.now_ms:
+        turn.memory.next_due_ms = 0
+
+
+def backoff_ms(retry: Retry, repeats: int) -> int:
+    """How long the next attempt waits after `repeats` earlier repeats."""
+    return min(retry.backoff_max_ms, retry.backoff_ms << min(repeats, 40))
+
+
+def _record(turn: Turn, lease: LiveLease, loss: Loss, *, backoff_ms: int, held: bool) -> str:
+    directive_id = sortable_id(turn.now_ms, turn.entropy)
+    turn.store.run(
+        "insert_directive",
+        (
+            directive_id,
+            lease.task_id,
+            lease.fence,
+            lease.attempt,
+            lease.attempt + 1,
+            "hold" if held else "retry",
+            loss.reason,
+            loss.detail,
+            backoff_ms,
+            turn.now_ms,
+        ),
+    )
+    return directive_id
+
+
+def _approve(turn: Turn, directive_id: str, by: str, note: str) -> None:
+    turn.store.run("decide_directive", (DirectiveState.APPROVED, turn.now_ms, by, note, directive_id))
+
+
+def _requeue_lost(turn: Turn, task_id: str, next_attempt: int) -> None:
+    task: Row | None = turn.store.row("task", (task_id,))
+    if task is None or task[1] != TaskState.LOST:
+        raise DirectiveDecided(f"task {task_id} is not LOST any more", "See `tenure explain`")
+    turn.store.run("task_again", (next_attempt, 0, 0, turn.now_ms, task_id))
+    ready(turn, task[4], 0)
+
+
+def _abandon(turn: Turn, task_id: str, directive_id: str, by: str) -> None:
+    task = turn.store.row("task", (task_id,))
+    turn.store.run("task_state", (TaskState.ABANDONED, turn.now_ms, task_id, TaskState.LOST))
+    if task is not None:
+        detail = f"{by} denied directive {directive_id}"
+        turn.tell(task[9], Done(task_id=task_id, state=TaskState.ABANDONED, detail=detail))
+
+
+def _because(note: str) -> str:
+    return f" ({note})" if note else ""

@@ -1,0 +1,105 @@
+"""Heartbeats: who is alive, what it holds, and what that renews.
+
+A heartbeat whose sequence number was seen before renews nothing. A lease that is listed is renewed; an ACTIVE lease
+that is missing from a heartbeat written after its claim is lost at once, for the worker itself says that it does not
+hold it.
+All of this is memory; the store is written only when something changes state.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tenure.coordinator import directives, leases, registry
+from tenure.errors import UsageError
+from tenure.protocol.control_messages import SayHello, Stop, StopReason
+from tenure.protocol.message import decode
+from tenure.protocol.states import LeaseState, WorkerState
+from tenure.protocol.worker_messages import HEARTBEAT, Heartbeat
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tenure.coordinator.fleet import WorkerView
+    from tenure.coordinator.live import LiveLease
+    from tenure.coordinator.turn import Turn
+    from tenure.protocol.worker_messages import Held
+
+
+def read(workers: Sequence[WorkerView], raws: Sequence[bytes | None]) -> list[tuple[WorkerView, Heartbeat]]:
+    """The heartbeats that are news: readable, of the worker's generation or a later one, with a new sequence number."""
+    news: list[tuple[WorkerView, Heartbeat]] = []
+    for worker, raw in zip(workers, raws, strict=True):
+        if raw is None:
+            continue
+        try:
+            beat = decode(HEARTBEAT, raw)
+        except UsageError:
+            continue  # a worker that writes rubbish is a silent worker
+        if beat.generation > worker.generation or (
+            beat.generation == worker.generation and beat.sequence > worker.beat
+        ):
+            news.append((worker, beat))
+    return news
+
+
+def apply(turn: Turn, worker: WorkerView, beat: Heartbeat) -> None:
+    """Renew what a new heartbeat lists, stop what is not the worker's, and note what it has lost."""
+    if beat.generation > worker.generation:
+        turn.out.order(worker.worker_id, SayHello())
+        return
+    worker.beat, worker.seen_ms = beat.sequence, turn.elapsed_ms
+    if beat.window != worker.window:
+        worker.window = beat.window
+        registry.wake(turn, worker)
+    if worker.state is WorkerState.STALE:
+        registry.change_state(turn, worker, WorkerState.ACTIVE)
+    listed: set[tuple[str, int]] = set()
+    for held in beat.held:
+        listed.add((held.task_id, held.fence))
+        _renew(turn, worker, held)
+    _find_missing(turn, worker, beat, listed)
+
+
+def renew_by_hand(turn: Turn, worker: WorkerView) -> None:
+    """A sign of life of a worker that was registered by hand: renews the worker and all that it holds."""
+    worker.seen_ms = turn.elapsed_ms
+    worker.beat += 1
+    if worker.state is WorkerState.STALE:
+        registry.change_state(turn, worker, WorkerState.ACTIVE)
+    for lease in turn.leases.of_worker(worker.worker_id):
+        lease.renewed_ms = turn.elapsed_ms
+
+
+def echo(epoch: int, worker: WorkerView) -> str:
+    """What tells a worker which of its heartbeats the coordinator has seen."""
+    return f"{epoch}:{worker.generation}:{worker.beat}"
+
+
+def _renew(turn: Turn, worker: WorkerView, held: Held) -> None:
+    lease = turn.leases.get(held.task_id)
+    mine = lease is not None and lease.fence == held.fence and _may_hold(lease, worker)
+    if lease is not None and mine:
+        lease.renewed_ms = turn.elapsed_ms
+        if lease.state is LeaseState.OFFERED:
+            lease.holder, lease.doubted_ms = worker.worker_id, -1
+    if held.state in {"claimed", "running"} and (lease is None or not mine or lease.stopping):
+        reason = StopReason.CANCELLED if lease is not None and mine else StopReason.SUPERSEDED
+        turn.out.order(worker.worker_id, Stop(task_id=held.task_id, fence=held.fence, reason=reason))
+
+
+def _may_hold(lease: LiveLease, worker: WorkerView) -> bool:
+    if lease.state is LeaseState.ACTIVE:
+        return lease.worker_id == worker.worker_id
+    return lease.directed_to in {"", worker.worker_id}
+
+
+def _find_missing(turn: Turn, worker: WorkerView, beat: Heartbeat, listed: set[tuple[str, int]]) -> None:
+    if worker.bound == 0:
+        return
+    for lease in turn.leases.of_worker(worker.worker_id):
+        known = lease.generation == worker.generation and beat.sequence > lease.after_beat
+        if known and (lease.task_id, lease.fence) not in listed and lease.state is LeaseState.ACTIVE:
+            detail = f"{worker.worker_id} is alive and does not hold it any more"
+            leases.end(turn, lease, LeaseState.EXPIRED, "not_held")
+            directives.after_loss(turn, lease, directives.Loss("not_held", detail))

@@ -1,0 +1,87 @@
+"""Reads: lists of records, the coordinator's status. Nothing here changes anything."""
+
+from __future__ import annotations
+
+import json
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from tenure.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tenure.coordinator.turn import Turn
+    from tenure.protocol.client_messages import Query
+
+FILTERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "tasks": ("task_id", "state", "capability", "run"),
+        "workers": ("worker_id", "state", "site"),
+        "leases": ("task_id", "state", "worker_id"),
+        "directives": ("directive_id", "task_id", "state"),
+        "quarantine": ("quarantine_id", "task_id", "reason"),
+        "events": ("task_id", "worker_id", "kind"),
+        "capabilities": (),
+    }
+)
+"""By which columns each list can be filtered."""
+
+_REPLY_BYTES: Final = 512 * 1024
+_DECODED: Final = frozenset({"capabilities", "labels", "resources", "failure", "report", "value"})
+
+
+def answer(turn: Turn, query: Query) -> tuple[tuple[dict[str, Any], ...], tuple[str, ...]]:
+    """The rows of a query and any warnings. Raises `UsageError` for a filter that the list does not have."""
+    if query.what == "status":
+        return (status(turn),), ()
+    allowed = FILTERS[query.what]
+    wanted = dict(query.where)
+    if unknown := sorted(set(wanted) - set(allowed)):
+        raise UsageError(
+            f"{query.what} cannot be filtered by {', '.join(unknown)}", f"Use {', '.join(allowed) or 'none'}"
+        )
+    parameters = {name: wanted.get(name) for name in allowed} | {"limit": query.limit}
+    rows = [_readable(row) for row in turn.store.records(f"list_{query.what}", parameters)]
+    if query.what == "tasks":
+        rows = [row | _progress(turn, row["task_id"]) for row in rows]
+    return fit(rows)
+
+
+def status(turn: Turn) -> dict[str, Any]:
+    """What `doctor` and `up` show: identity, counts, workers."""
+    world = turn.store.records("world")[0]
+    workers = list(turn.fleet)
+    return {
+        "world": world["world"],
+        "epoch": world["epoch"],
+        "fence": world["fence"],
+        "database": str(turn.store.path),
+        "tasks": {str(state): count for state, count in turn.store.rows("count_tasks")},
+        "live_leases": len(turn.leases),
+        "workers": {worker.worker_id: str(worker.state) for worker in workers},
+        "slots": sum(worker.slots for worker in workers),
+        "capabilities": sorted(turn.fleet.capabilities()),
+        "now_ms": turn.now_ms,
+    }
+
+
+def fit(rows: list[dict[str, Any]]) -> tuple[tuple[dict[str, Any], ...], tuple[str, ...]]:
+    """As many rows as one reply may carry, and a warning when some had to be left out."""
+    size = 0
+    for index, row in enumerate(rows):
+        size += len(json.dumps(row, default=str))
+        if size > _REPLY_BYTES and index:
+            return tuple(rows[:index]), (
+                f"only the first {index} of {len(rows)} rows fit into one reply; narrow the query",
+            )
+    return tuple(rows), ()
+
+
+def _readable(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: json.loads(value) if name in _DECODED and value is not None else value for name, value in row.items()}
+
+
+def _progress(turn: Turn, task_id: str) -> dict[str, Any]:
+    known = turn.memory.progress.get(task_id)
+    return {"progress": known[1] / 1_000_000, "message": known[2]} if known else {"progress": None, "message": ""}

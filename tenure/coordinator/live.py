@@ -1,0 +1,109 @@
+"""The live leases as the loop sees them: what the store says, plus the renewals that are kept in memory only.
+
+Rebuilt from the store at start and after every failed transaction; renewals then start from a full term, which is the
+safe side. `renewed_ms` is always the coordinator's own elapsed time at which a sign of life was *seen*.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, final
+
+from tenure.broker.base import EntryId
+from tenure.protocol.states import LeaseState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tenure.protocol.envelope import Requirements
+
+
+@final
+@dataclass(slots=True)
+class LiveLease:
+    """One OFFERED or ACTIVE lease."""
+
+    task_id: str
+    fence: int
+    attempt: int
+    digest: str
+    run: str
+    state: LeaseState
+    start: Literal["granted", "claimed"]
+    ttl_ms: int
+    capability: str
+    directed_to: str
+    entry_id: EntryId
+    renewed_ms: int
+    needs: Requirements | None = None
+    """Requirements of a directed task, whose resources are given back at the end."""
+    worker_id: str = ""
+    generation: int = 0
+    nonce: str = ""
+    after_beat: int = 0
+    holder: str = ""
+    """The worker whose heartbeat lists this offer although its claim has not been seen."""
+    stopping: bool = False
+    """Whether its task is being cancelled, so that the stop order is repeated until the end is proved."""
+    doubted_ms: int = -1
+    """Since when it is unclear whether anyone took this offer; -1 when it is not."""
+
+    @property
+    def stream(self) -> tuple[str, str]:
+        """Capability and worker of the stream that it was published on, one of them empty."""
+        return ("", self.directed_to) if self.directed_to else (self.capability, "")
+
+
+@final
+class LiveLeases:
+    """All live leases by task: at most one each, as the store's unique index has it."""
+
+    def __init__(self) -> None:
+        self._by_task: dict[str, LiveLease] = {}
+        self._offered: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._by_task)
+
+    def __iter__(self) -> Iterator[LiveLease]:
+        """All of them; safe against changes during the walk."""
+        return iter(list(self._by_task.values()))
+
+    def get(self, task_id: str) -> LiveLease | None:
+        """The live lease of a task, if it has one."""
+        return self._by_task.get(task_id)
+
+    def add(self, lease: LiveLease) -> None:
+        """Take up a lease."""
+        self._by_task[lease.task_id] = lease
+        if lease.state is LeaseState.OFFERED and not lease.directed_to:
+            self._offered[lease.capability] += 1
+
+    def bound(self, lease: LiveLease) -> None:
+        """Note that an OFFERED lease has become ACTIVE."""
+        if not lease.directed_to:
+            self._offered[lease.capability] -= 1
+        lease.state = LeaseState.ACTIVE
+
+    def remove(self, lease: LiveLease) -> None:
+        """Drop a lease that has ended."""
+        if (
+            self._by_task.pop(lease.task_id, None) is not None
+            and lease.state is LeaseState.OFFERED
+            and not lease.directed_to
+        ):
+            self._offered[lease.capability] -= 1
+
+    def offered(self, capability: str) -> int:
+        """How many offers of a capability's stream nobody is bound to yet."""
+        return self._offered[capability]
+
+    def of_worker(self, worker_id: str) -> list[LiveLease]:
+        """The leases bound to a worker."""
+        return [lease for lease in self._by_task.values() if lease.worker_id == worker_id]
+
+    def smallest_ttl_ms(self, otherwise: int) -> int:
+        """The shortest ttl among them, for how often heartbeats are looked at."""
+        return min((lease.ttl_ms for lease in self._by_task.values()), default=otherwise)

@@ -1,0 +1,27 @@
+"""What a coordinator is started with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CoordinatorOptions:
+    """Settings of one coordinator, validated by `tenure.settings` before they get here."""
+
+    database: Path
+    namespace: str = "main"
+    """Names the keys on the broker and, at first start, the world."""
+    batch_limit: int = 64
+    """How many stream entries one turn takes at most; bounds the time between two commits."""
+    idle_block_ms: int = 250
+    """How long a turn waits for something to come; also the longest delay of a due timer."""
+    unclaimed_ms: int = 15_000
+    """After this long an offer that nobody claims is looked into and, if that is safe, published again."""
+    broker_timeout_ms: int = 5_000
+    """How long one call to the broker may take."""

@@ -1,0 +1,123 @@
+"""What a coordinator does at its start, and whenever the broker may not be what it was.
+
+Rules: every live lease gets a full term. Offers that wait for a grant are published again under their fence when the
+broker has lost data, for only the bind gives the right to run. Offers that start on claim may have been started by a
+worker that is not heard now, so they are put in doubt and looked into by the sweep.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tenure.broker.base import BrokerState, EntryId
+from tenure.broker.incarnation import Incarnation, compare
+from tenure.coordinator import leases
+from tenure.protocol.states import LeaseState
+
+if TYPE_CHECKING:
+    from tenure.broker.base import CoordinatorBroker
+    from tenure.coordinator.live import LiveLease
+    from tenure.coordinator.store.database import Database
+    from tenure.coordinator.turn import Memory, Turn
+    from tenure.coordinator.wire import Wire
+
+DEFAULT_SITE: Final = "default"
+
+
+def open_world(store: Database, namespace: str, now_ms: int) -> tuple[str, tuple[str, ...]]:
+    """Make the world at its first start, and begin an epoch; answers its name and its sites."""
+    store.run("create_world", (namespace, now_ms))
+    store.run("add_site", (DEFAULT_SITE, "compute", now_ms))
+    store.begin_epoch()
+    world = store.records("world")[0]["world"]
+    return str(world), tuple(str(row[0]) for row in store.rows("sites"))
+
+
+def full_term(memory: Memory, elapsed_ms: int) -> None:
+    """Let every lease and every worker begin a new term now."""
+    for lease in memory.leases:
+        lease.renewed_ms = elapsed_ms
+    for worker in memory.fleet:
+        worker.seen_ms = elapsed_ms
+
+
+def count_holdings(memory: Memory) -> None:
+    """Count what each worker holds, after both were loaded from the store."""
+    for lease in memory.leases:
+        worker = memory.fleet.get(lease.worker_id or lease.directed_to)
+        if worker is None:
+            continue
+        worker.bound += 1
+        if lease.needs is not None and lease.directed_to:
+            worker.reserve(lease.needs, 1)
+
+
+def take_stock(turn: Turn, broker: CoordinatorBroker, wire: Wire, found: BrokerState) -> None:
+    """Compare broker and store, make the streams, and see that every offer is or will be published.
+
+    The new marker is set only after the commit: a crash in between shows as lost data once more, which is safe.
+    """
+    world = turn.store.records("world")[0]
+    known = BrokerState(world["broker_run_id"], world["broker_marker"], "", "")
+    incarnation = compare(known, found)
+    streams = _streams(turn)
+    wire.ensure(streams)
+    if incarnation is Incarnation.SAME:
+        _publish_missing(turn, broker)
+    else:
+        wire.drop_unpublished()
+        marker = turn.entropy.token(16)
+        _start_over(turn, broker, (found.run_id, marker), first=not world["broker_marker"])
+        broker.mark(marker)
+    wire.add(turn.out.publications, turn.out.withdrawals)
+    live = {(*lease.stream, lease.entry_id) for lease in turn.leases}
+    wire.clear_leftovers(live, streams)
+
+
+def _streams(turn: Turn) -> set[tuple[str, str]]:
+    streams = {lease.stream for lease in turn.leases}
+    for worker in turn.fleet:
+        streams.add(("", worker.worker_id))
+        streams.update((name, "") for name in worker.capabilities)
+    return streams or {("default", "")}
+
+
+def _start_over(turn: Turn, broker: CoordinatorBroker, identity: tuple[str, str], *, first: bool) -> None:
+    offers = [lease for lease in turn.leases if lease.state is LeaseState.OFFERED]
+    granted = [lease for lease in offers if lease.start == "granted"]
+    if granted:
+        broker.withdraw([(*lease.stream, lease.entry_id) for lease in granted])
+    with turn.store.transaction():
+        turn.store.run("set_broker", identity)
+        for lease in granted:
+            _again(turn, lease)
+        for lease in offers:
+            if lease.start == "claimed":
+                lease.doubted_ms = turn.elapsed_ms
+        if not first:
+            text = f"The broker restarted or lost data: {len(offers)} offers are looked into, expiry waits a full term."
+            turn.record("new_incarnation", text)
+
+
+def _publish_missing(turn: Turn, broker: CoordinatorBroker) -> None:
+    """Offers whose id is above the stream's last id were committed and never sent."""
+    last: dict[tuple[str, str], EntryId] = {}
+    missing: list[LiveLease] = []
+    for lease in turn.leases:
+        if lease.state is not LeaseState.OFFERED:
+            continue
+        stream = lease.stream
+        if stream not in last:
+            last[stream] = broker.published(capability=stream[0], worker_id=stream[1])
+        if lease.entry_id > last[stream]:
+            missing.append(lease)
+    if missing:
+        with turn.store.transaction():
+            for lease in missing:
+                _again(turn, lease)
+
+
+def _again(turn: Turn, lease: LiveLease) -> None:
+    task = turn.store.row("task", (lease.task_id,))
+    if task is not None:
+        leases.publish_again(turn, lease, task[3])

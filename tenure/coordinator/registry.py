@@ -1,0 +1,187 @@
+"""Workers: hello, leaving, drain, and registration by hand.
+
+A worker is known by its id within the site whose inbox it uses. Every hello begins a generation; what an older
+generation says afterwards is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from tenure.coordinator.fleet import Fleet, WorkerView
+from tenure.errors import UnknownWorker
+from tenure.protocol.control_messages import Drain, Registered, Stop, StopReason
+from tenure.protocol.states import LeaseState, WorkerState
+from tenure.protocol.timing import DEFAULT_LEASE_TTL_MS
+from tenure.protocol.worker_messages import Hello
+
+if TYPE_CHECKING:
+    from tenure.coordinator.store.database import Database
+    from tenure.coordinator.turn import Turn
+    from tenure.protocol.client_messages import RegisterWorker
+    from tenure.protocol.worker_messages import Report
+
+
+def hello(turn: Turn, site: str, report: Report, event: Hello) -> None:
+    """Register a worker or a new generation of it, and tell it which of the attempts that it holds are over."""
+    before = turn.fleet.get(report.worker_id)
+    worker = WorkerView(
+        worker_id=report.worker_id,
+        site=site,
+        generation=report.generation,
+        state=WorkerState.ACTIVE,
+        slots=event.slots,
+        capabilities=frozenset(event.capabilities),
+        labels=frozenset(event.labels),
+        resources=dict(event.resources),
+        ttl_ms=event.ttl_ms,
+        seen_ms=turn.elapsed_ms,
+        window=report.window,
+        beat=before.beat if before is not None and before.generation == report.generation else -1,
+    )
+    _store(turn, worker, event)
+    _enter(turn, worker, before)
+    turn.out.order(worker.worker_id, Registered(generation=worker.generation))
+    for held in event.held:
+        lease = turn.leases.get(held.task_id)
+        current = lease is not None and lease.fence == held.fence and lease.worker_id in {"", worker.worker_id}
+        if not current and held.state in {"claimed", "running"}:
+            stop = Stop(task_id=held.task_id, fence=held.fence, reason=StopReason.SUPERSEDED)
+            turn.out.order(worker.worker_id, stop)
+    if before is None or before.generation != worker.generation:
+        offers = ", ".join(sorted(worker.capabilities))
+        text = f"Worker {worker.worker_id} of site {site} said hello (generation {worker.generation}), offers {offers}."
+        turn.record("worker_hello", text, worker_id=worker.worker_id)
+
+
+def register_by_hand(turn: Turn, ask: RegisterWorker) -> None:
+    """Record an executor that speaks for itself; it gets no work by itself, only by `assign`."""
+    row = turn.store.row("worker", (ask.worker_id,))
+    before = turn.fleet.get(ask.worker_id)
+    worker = WorkerView(
+        worker_id=ask.worker_id,
+        site=row[1] if row is not None else "default",
+        generation=row[2] + 1 if row is not None else 1,
+        state=WorkerState.ACTIVE,
+        slots=ask.slots,
+        capabilities=frozenset(ask.capabilities),
+        labels=frozenset(ask.labels),
+        resources=dict(ask.resources),
+        ttl_ms=DEFAULT_LEASE_TTL_MS,
+        seen_ms=turn.elapsed_ms,
+        by_hand=True,
+        window=ask.slots,
+    )
+    event = Hello(slots=ask.slots, capabilities=ask.capabilities, ttl_ms=worker.ttl_ms)
+    _store(turn, worker, event)
+    _enter(turn, worker, before)
+    turn.record("worker_hello", f"Worker {ask.worker_id} was registered by hand.", worker_id=ask.worker_id)
+
+
+def leave(turn: Turn, worker: WorkerView, *, gone: bool) -> None:
+    """A worker drains, or has ended with nothing in hand."""
+    if not gone:
+        change_state(turn, worker, WorkerState.DRAINING)
+        return
+    change_state(turn, worker, WorkerState.OFFLINE)
+    turn.fleet.remove(worker.worker_id)
+
+
+def drain(turn: Turn, worker_id: str) -> None:
+    """Ask a worker to take nothing more and end when it holds nothing. Raises `UnknownWorker`."""
+    worker = require(turn, worker_id)
+    change_state(turn, worker, WorkerState.DRAINING)
+    turn.out.order(worker_id, Drain())
+    if worker.by_hand and worker.bound == 0:
+        leave(turn, worker, gone=True)
+
+
+def require(turn: Turn, worker_id: str) -> WorkerView:
+    """The worker of that id. Raises `UnknownWorker`."""
+    worker = turn.fleet.get(worker_id)
+    if worker is None:
+        raise UnknownWorker(f"no worker {worker_id} is registered, or it is OFFLINE", "See `tenure workers list`")
+    return worker
+
+
+def change_state(turn: Turn, worker: WorkerView, state: WorkerState) -> None:
+    """A step of the worker state machine, recorded; nothing when it is in that state."""
+    if worker.state is state:
+        return
+    turn.store.run("worker_state", (state, worker.worker_id, state))
+    turn.store.run("worker_seen", (turn.now_ms, worker.worker_id))
+    worker.state = state
+    turn.record("worker_state", f"Worker {worker.worker_id} became {state}.", worker_id=worker.worker_id)
+    if state is WorkerState.ACTIVE:
+        wake(turn, worker)
+
+
+def wake(turn: Turn, worker: WorkerView) -> None:
+    """Let the scheduler look at everything that this worker could take."""
+    turn.memory.ready.update(worker.capabilities)
+    turn.memory.directed_ready = True
+
+
+def load(store: Database, elapsed_ms: int) -> Fleet:
+    """The workers as the store has them, each as if just seen."""
+    fleet = Fleet()
+    for row in store.rows("workers"):
+        fleet.put(
+            WorkerView(
+                worker_id=row[0],
+                site=row[1],
+                generation=row[2],
+                state=WorkerState(row[3]),
+                by_hand=bool(row[4]),
+                slots=row[5],
+                capabilities=frozenset(json.loads(row[6])),
+                labels=frozenset((key, value) for key, value in json.loads(row[7])),
+                resources=dict(json.loads(row[8])),
+                ttl_ms=row[9],
+                seen_ms=elapsed_ms,
+                window=row[5],
+            )
+        )
+    return fleet
+
+
+def _store(turn: Turn, worker: WorkerView, event: Hello) -> None:
+    turn.store.run(
+        "put_worker",
+        (
+            worker.worker_id,
+            worker.site,
+            worker.generation,
+            int(worker.by_hand),
+            worker.slots,
+            json.dumps(sorted(worker.capabilities)),
+            json.dumps(sorted(worker.labels)),
+            json.dumps(sorted(worker.resources.items())),
+            worker.ttl_ms,
+            event.host,
+            event.pid,
+            event.version,
+            turn.now_ms,
+        ),
+    )
+
+
+def _enter(turn: Turn, worker: WorkerView, before: WorkerView | None) -> None:
+    if before is not None:
+        worker.bound, worker.reserved = before.bound, before.reserved
+    else:
+        for lease in turn.leases:
+            if worker.worker_id in {lease.worker_id, lease.directed_to}:
+                worker.bound += 1
+                if lease.needs is not None and lease.directed_to == worker.worker_id:
+                    worker.reserve(lease.needs, 1)
+    turn.fleet.put(worker)
+    turn.out.streams.add(("", worker.worker_id))
+    turn.out.streams.update((name, "") for name in worker.capabilities)
+    wake(turn, worker)
+
+
+def holds(worker: WorkerView, turn: Turn) -> bool:
+    """Whether any live lease is bound to the worker."""
+    return any(lease.state is LeaseState.ACTIVE for lease in turn.leases.of_worker(worker.worker_id))

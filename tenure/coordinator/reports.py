@@ -1,0 +1,178 @@
+"""What workers report, one event at a time. Who speaks is decided by the inbox that a report arrived on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, assert_never
+
+from tenure.coordinator import acceptance, directives, leases, registry
+from tenure.protocol.control_messages import Granted, Reason, Refused, SayHello, Stop, StopReason, Verdict
+from tenure.protocol.states import LeaseState, TaskState
+from tenure.protocol.worker_messages import (
+    Cause,
+    Claimed,
+    Finished,
+    Hello,
+    Leaving,
+    Progressed,
+    Released,
+    Report,
+)
+
+if TYPE_CHECKING:
+    from tenure.coordinator.fleet import WorkerView
+    from tenure.coordinator.live import LiveLease
+    from tenure.coordinator.turn import Turn
+    from tenure.protocol.worker_messages import Binding, WorkerEvent
+
+_REFUSED_WAIT_MS: Final = 1_000
+"""A refused assignment waits this long, so that a worker that refuses everything cannot spin the loop."""
+
+
+def take(turn: Turn, site: str, report: Report) -> None:
+    """Apply a report's events in order."""
+    for event in report.events:
+        worker = turn.fleet.get(report.worker_id)
+        refusal = _stranger(turn, site, report, worker, event)
+        if refusal is not None:
+            _refuse_stranger(turn, site, report, event, refusal)
+        elif isinstance(event, Hello):
+            registry.hello(turn, site, report, event)
+        elif worker is not None:
+            _apply(turn, worker, event)
+    worker = turn.fleet.get(report.worker_id)
+    if worker is not None and worker.site == site and worker.generation == report.generation:
+        grown = report.window > worker.window
+        worker.window = report.window
+        if grown:
+            registry.wake(turn, worker)
+
+
+def _stranger(turn: Turn, site: str, report: Report, worker: WorkerView | None, event: WorkerEvent) -> Reason | None:
+    """Why this report is not taken as that worker's word; None when it is."""
+    known_site, generation = (worker.site, worker.generation) if worker else _on_record(turn, site, report.worker_id)
+    if known_site != site:
+        return Reason.WRONG_SITE
+    if report.generation < generation:
+        return Reason.OLD_GENERATION
+    if not isinstance(event, Hello) and (worker is None or report.generation > generation):
+        return Reason.UNREGISTERED_WORKER
+    return None
+
+
+def _on_record(turn: Turn, site: str, worker_id: str) -> tuple[str, int]:
+    """Site and generation of a worker that is OFFLINE, or what makes a new one welcome."""
+    row = turn.store.row("worker", (worker_id,))
+    return (row[1], row[2]) if row is not None else (site, 0)
+
+
+def _refuse_stranger(turn: Turn, site: str, report: Report, event: WorkerEvent, reason: Reason) -> None:
+    if reason is Reason.UNREGISTERED_WORKER:
+        turn.out.order(report.worker_id, SayHello())
+        return  # it says hello and repeats what it was not answered
+    text = f"A {event.kind} from {report.worker_id} on the inbox of {site} was refused: {reason}."
+    turn.record("refused", text, worker_id=report.worker_id)
+
+
+def _apply(turn: Turn, worker: WorkerView, event: WorkerEvent) -> None:
+    match event:
+        case Finished():
+            acceptance.finish(turn, worker, event)
+        case Claimed():
+            _claim(turn, worker, event)
+        case Released():
+            _release(turn, worker, event)
+        case Leaving():
+            registry.leave(turn, worker, gone=event.gone)
+        case Progressed():
+            _progress(turn, worker, event)
+        case Hello():
+            pass
+        case _:
+            assert_never(event)
+
+
+def _claim(turn: Turn, worker: WorkerView, event: Claimed) -> None:
+    binding = event.binding
+    lease = turn.leases.get(binding.task_id)
+    if lease is not None and acceptance.may_bind(lease, worker, binding):
+        leases.bind(turn, lease, binding, worker.worker_id, after_beat=event.after_beat)
+    if lease is not None and _is_bound(lease, worker, binding):
+        _answer_claim(turn, worker, lease, binding)
+        return
+    reason = acceptance.why_not(turn, worker.worker_id, binding) or Reason.TASK_OVER
+    refused = Refused(task_id=binding.task_id, fence=binding.fence, nonce=binding.nonce, reason=reason)
+    turn.out.order(worker.worker_id, refused)
+
+
+def _answer_claim(turn: Turn, worker: WorkerView, lease: LiveLease, binding: Binding) -> None:
+    task = turn.store.row("task", (binding.task_id,)) if lease.start == "claimed" else None
+    if task is not None and task[1] == TaskState.CANCELLING:
+        stop = Stop(task_id=binding.task_id, fence=binding.fence, reason=StopReason.CANCELLED)
+        turn.out.order(worker.worker_id, stop)
+        return
+    turn.out.order(
+        worker.worker_id,
+        Granted.model_construct(task_id=binding.task_id, fence=binding.fence, nonce=binding.nonce),
+    )
+
+
+def _is_bound(lease: LiveLease, worker: WorkerView, binding: Binding) -> bool:
+    return (
+        lease.state is LeaseState.ACTIVE
+        and lease.worker_id == worker.worker_id
+        and lease.nonce == binding.nonce
+        and lease.fence == binding.fence
+        and lease.digest == binding.digest
+        and lease.attempt == binding.attempt
+    )
+
+
+def _release(turn: Turn, worker: WorkerView, event: Released) -> None:
+    binding = event.binding
+    lease = turn.leases.get(binding.task_id)
+    if lease is not None and event.started and lease.start == "claimed" and acceptance.may_bind(lease, worker, binding):
+        leases.bind(turn, lease, binding, worker.worker_id, after_beat=worker.beat)
+    mine = lease is not None and (_is_bound(lease, worker, binding) or acceptance.may_bind(lease, worker, binding))
+    if lease is None or not mine:
+        reason = acceptance.why_not(turn, worker.worker_id, binding)
+        verdict = Verdict.DUPLICATE if reason in {None, Reason.LEASE_RELEASED} else Verdict.REJECTED
+        acceptance.judge(turn, worker, binding, verdict, reason if verdict is Verdict.REJECTED else None)
+        return
+    if event.started and not event.tree_gone:
+        turn.record(
+            "not_ended", f"{worker.worker_id} could not end attempt {binding.attempt}.", task_id=binding.task_id
+        )
+        return  # no proof, so the lease runs out by itself
+    if not event.started:
+        give_back(turn, lease, wait_ms=_REFUSED_WAIT_MS if event.cause is Cause.REFUSED else 0)
+    elif lease.state is LeaseState.ACTIVE:
+        _ended(turn, worker, lease, event)
+    acceptance.judge(turn, worker, binding, Verdict.ACCEPTED)
+
+
+def give_back(turn: Turn, lease: LiveLease, *, wait_ms: int = 0) -> None:
+    """A provably unstarted assignment: RELEASED, and the same attempt is offered again under a new fence."""
+    task = turn.store.row("task", (lease.task_id,))
+    leases.end(turn, lease, LeaseState.RELEASED, Cause.UNSTARTED)
+    if task is None:
+        return
+    if task[1] == TaskState.CANCELLING:
+        directives.cancelled(turn, lease.task_id, task[9], "it was given back before it started")
+        return
+    not_before_ms = turn.now_ms + wait_ms if wait_ms else 0
+    turn.store.run("task_given_back", (not_before_ms, lease.task_id))
+    directives.ready(turn, lease.capability, not_before_ms)
+
+
+def _ended(turn: Turn, worker: WorkerView, lease: LiveLease, event: Released) -> None:
+    leases.end(turn, lease, LeaseState.RELEASED, event.cause)
+    detail = f"{worker.worker_id} gave it up after it had started: {event.cause}"
+    if event.detail:
+        detail = f"{detail} ({event.detail})"
+    directives.after_loss(turn, lease, directives.Loss(event.cause, detail))
+
+
+def _progress(turn: Turn, worker: WorkerView, event: Progressed) -> None:
+    lease = turn.leases.get(event.binding.task_id)
+    if lease is not None and _is_bound(lease, worker, event.binding):
+        turn.memory.progress[lease.task_id] = (event.cursor, event.fraction_ppm, event.message)

@@ -1,0 +1,143 @@
+"""What clients ask: each request is answered by exactly one reply, an error of ours included."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tenure.coordinator import admission, cancellation, directives, heartbeats, inquiries, leases, registry, sweeper
+from tenure.coordinator.explanation import explain
+from tenure.errors import NotEligible, UnknownTask, UsageError
+from tenure.protocol.client_messages import (
+    Assign,
+    BeatWorker,
+    Cancel,
+    Decide,
+    Done,
+    DrainWorker,
+    Explain,
+    Query,
+    Refusal,
+    RegisterWorker,
+    Reply,
+    Submit,
+    Sweep,
+    Watch,
+)
+from tenure.protocol.envelope import open_envelope
+from tenure.protocol.states import TERMINAL_TASK_STATES, TaskState
+from tenure.protocol.worker_messages import Failure
+
+if TYPE_CHECKING:
+    from tenure.coordinator.turn import Turn
+    from tenure.protocol.client_messages import Request
+
+Rows = list[dict[str, Any]]
+
+
+def take(turn: Turn, request: Request) -> None:
+    """Do what a request asks and answer it. A request is refused whole, before it has changed anything."""
+    try:
+        reply = _answer(turn, request)
+    except UsageError as error:
+        refusal = Refusal(code=error.code, message=error.message, remedy=error.remedy)
+        reply = Reply(request_id=request.request_id, refusal=refusal)
+    turn.out.reply(request.client_id, reply)
+
+
+def _answer(turn: Turn, request: Request) -> Reply:
+    match request.ask:
+        case Submit() as ask:
+            return admission.admit(turn, request, ask)
+        case Query() as ask:
+            rows, warnings = inquiries.answer(turn, ask)
+            return Reply(request_id=request.request_id, rows=rows, warnings=warnings)
+        case ask:
+            rows, warnings = inquiries.fit(_rows(turn, request, ask))
+            return Reply(request_id=request.request_id, rows=rows, warnings=warnings)
+
+
+def _rows(turn: Turn, request: Request, ask: object) -> Rows:
+    match ask:
+        case Watch():
+            return _watch(turn, request.client_id, ask.task_ids)
+        case Cancel():
+            return _cancel(turn, request.principal, ask)
+        case Decide():
+            return _decide(turn, request.principal, ask)
+        case Explain():
+            return explain(turn, ask.task_id)
+        case _:
+            return _fleet(turn, ask)
+
+
+def _fleet(turn: Turn, ask: object) -> Rows:
+    match ask:
+        case Assign():
+            return _assign(turn, ask)
+        case Sweep():
+            return [{"expired": sweeper.sweep(turn)}]
+        case RegisterWorker():
+            registry.register_by_hand(turn, ask)
+        case BeatWorker():
+            heartbeats.renew_by_hand(turn, registry.require(turn, ask.worker_id))
+        case DrainWorker():
+            registry.drain(turn, ask.worker_id)
+        case _:
+            return []
+    worker = turn.fleet.get(ask.worker_id)
+    return [{"worker_id": ask.worker_id, "state": str(worker.state) if worker else "OFFLINE"}]
+
+
+def _watch(turn: Turn, client_id: str, task_ids: tuple[str, ...]) -> Rows:
+    for task_id in task_ids:
+        row = turn.store.row("task_end", (task_id,))
+        if row is None:
+            raise UnknownTask(f"there is no task {task_id}", "See `tenure tasks list`")
+        state = TaskState(row[1])
+        if state in TERMINAL_TASK_STATES or state is TaskState.LOST:
+            failure = Failure.model_validate_json(row[5]) if row[5] is not None else None
+            done = Done(task_id=task_id, state=state, attempt=row[2], fence=row[3], value=row[4], failure=failure)
+            turn.out.done.setdefault(client_id, []).append(done)
+        if state not in TERMINAL_TASK_STATES:
+            turn.memory.watchers.setdefault(task_id, set()).add(client_id)
+    return []
+
+
+def _cancel(turn: Turn, principal: str, ask: Cancel) -> Rows:
+    unknown = [task_id for task_id in ask.task_ids if turn.store.row("task", (task_id,)) is None]
+    if unknown:
+        raise UnknownTask(f"there is no task {unknown[0]}", "Nothing was cancelled; see `tenure tasks list`")
+    return [
+        {"task_id": task_id, "state": str(cancellation.cancel(turn, task_id, principal, ask.reason))}
+        for task_id in ask.task_ids
+    ]
+
+
+def _decide(turn: Turn, principal: str, ask: Decide) -> Rows:
+    rows: Rows = []
+    for wanted in ask.directives:
+        try:
+            decided = directives.decide(turn, wanted, approve=ask.approve, by=principal or "somebody", note=ask.note)
+            rows.append({"directive_id": decided, "state": "APPROVED" if ask.approve else "DENIED"})
+        except UsageError as error:
+            if len(ask.directives) == 1:
+                raise
+            rows.append({"directive_id": wanted, "state": "REFUSED", "error": str(error)})
+    return rows
+
+
+def _assign(turn: Turn, ask: Assign) -> Rows:
+    worker = registry.require(turn, ask.worker_id)
+    task = turn.store.row("task", (ask.task_id,))
+    if task is None:
+        raise UnknownTask(f"there is no task {ask.task_id}", "See `tenure tasks list`")
+    if task[1] != TaskState.QUEUED:
+        raise NotEligible(f"task {ask.task_id} is {task[1]}, not QUEUED", "See `tenure explain`")
+    envelope = open_envelope(task[3])
+    reason = worker.why_not(envelope.capability, envelope.requirements)
+    if reason:
+        raise NotEligible(f"task {ask.task_id} cannot be given to {ask.worker_id}: {reason}", "Choose another worker")
+    leases.offer(turn, [((task[0], task[2], task[3], task[6], task[5]), envelope, ask.worker_id)])
+    lease = turn.leases.get(ask.task_id)
+    fence, attempt = (lease.fence, lease.attempt) if lease is not None else (0, 0)
+    return [{"task_id": ask.task_id, "worker_id": ask.worker_id, "attempt": attempt, "fence": fence}]

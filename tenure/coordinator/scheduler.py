@@ -1,0 +1,74 @@
+"""What is published next: within credit, by priority and order of submission, directed tasks to an eligible worker.
+
+Credit of a capability = room that its ACTIVE workers want filled, minus offers that nobody is bound to yet. The backlog
+stays in the store, so its size never reaches the broker.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tenure.coordinator.leases import offer
+from tenure.protocol.envelope import open_envelope
+
+if TYPE_CHECKING:
+    from tenure.coordinator.leases import Candidate
+    from tenure.coordinator.turn import Turn
+
+_DIRECTED_SCAN: Final = 500
+"""How many directed tasks one turn looks at; those behind them wait for the next."""
+
+_LARGEST_OFFER: Final = 512
+"""How many assignments one turn publishes per capability, so that one commit stays short."""
+
+
+def schedule(turn: Turn) -> None:
+    """Offer what credit and eligibility allow."""
+    _wake_delayed(turn)
+    for capability in sorted(turn.memory.ready):
+        _fill(turn, capability)
+    if turn.memory.directed_ready:
+        _direct(turn)
+
+
+def wanted(turn: Turn) -> bool:
+    """Whether anything could be offered now; saves an empty transaction."""
+    memory = turn.memory
+    due = memory.next_due_ms == 0 or 0 < memory.next_due_ms <= turn.now_ms
+    return due or memory.directed_ready or any(_credit(turn, name) > 0 for name in memory.ready)
+
+
+def _credit(turn: Turn, capability: str) -> int:
+    return turn.fleet.free(capability) - turn.leases.offered(capability)
+
+
+def _fill(turn: Turn, capability: str) -> None:
+    credit = min(_credit(turn, capability), _LARGEST_OFFER)
+    if credit <= 0:
+        return
+    rows = turn.store.rows("ready_tasks", (capability, turn.now_ms, credit))
+    if len(rows) < credit:
+        turn.memory.ready.discard(capability)
+    offer(turn, [(row, open_envelope(row[2]), "") for row in rows])
+
+
+def _direct(turn: Turn) -> None:
+    turn.memory.directed_ready = False
+    for row in turn.store.rows("ready_directed_tasks", (turn.now_ms, _DIRECTED_SCAN)):
+        envelope = open_envelope(row[2])
+        worker, _ = turn.fleet.choose(envelope.capability, envelope.requirements)
+        if worker is not None:
+            candidate: Candidate = (row, envelope, worker.worker_id)
+            offer(turn, [candidate])
+
+
+def _wake_delayed(turn: Turn) -> None:
+    """Look again at everything when a delayed task's time has come, and note when the next one's will."""
+    memory = turn.memory
+    if memory.next_due_ms < 0 or memory.next_due_ms > turn.now_ms:
+        return
+    if memory.next_due_ms > 0:
+        memory.ready.update(name for name, _ in turn.store.rows("queued_capabilities"))
+        memory.directed_ready = True
+    row = turn.store.row("next_due", (turn.now_ms,))
+    memory.next_due_ms = row[0] if row is not None and row[0] is not None else -1

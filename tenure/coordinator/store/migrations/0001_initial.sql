@@ -1,0 +1,278 @@
+-- Migration 1: the whole of the first schema. Every state machine's table is in `transition`, and triggers refuse any
+-- other step; triggers also hold the invariants that no code path may get round (no REPLACE is used anywhere:
+-- `recursive_triggers` is on, so it could not get round them either).
+
+CREATE TABLE world (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    world TEXT NOT NULL,
+    epoch INTEGER NOT NULL CHECK (epoch >= 0),
+    fence INTEGER NOT NULL CHECK (fence >= 0),
+    outbox INTEGER NOT NULL CHECK (outbox >= 0),
+    broker_run_id TEXT NOT NULL DEFAULT '',
+    broker_marker TEXT NOT NULL DEFAULT '',
+    created_at_ms INTEGER NOT NULL
+) STRICT;
+
+CREATE TRIGGER world_only_grows BEFORE UPDATE ON world
+WHEN NEW.epoch < OLD.epoch OR NEW.fence < OLD.fence OR NEW.outbox < OLD.outbox OR NEW.world <> OLD.world
+BEGIN SELECT RAISE(ABORT, 'epoch, fence and outbox never go back and a world keeps its name'); END;
+
+CREATE TABLE transition (
+    machine TEXT NOT NULL,
+    before TEXT NOT NULL,
+    after TEXT NOT NULL,
+    PRIMARY KEY (machine, before, after)
+) STRICT, WITHOUT ROWID;
+
+INSERT INTO transition (machine, before, after) VALUES
+    ('task', 'QUEUED', 'OFFERED'), ('task', 'QUEUED', 'CANCELLED'),
+    ('task', 'OFFERED', 'RUNNING'), ('task', 'OFFERED', 'QUEUED'), ('task', 'OFFERED', 'CANCELLING'),
+    ('task', 'OFFERED', 'CANCELLED'),
+    ('task', 'RUNNING', 'SUCCEEDED'), ('task', 'RUNNING', 'FAILED'), ('task', 'RUNNING', 'CANCELLING'),
+    ('task', 'RUNNING', 'LOST'), ('task', 'RUNNING', 'QUEUED'),
+    ('task', 'CANCELLING', 'CANCELLED'), ('task', 'CANCELLING', 'SUCCEEDED'), ('task', 'CANCELLING', 'FAILED'),
+    ('task', 'LOST', 'QUEUED'), ('task', 'LOST', 'SUCCEEDED'), ('task', 'LOST', 'ABANDONED'),
+    ('task', 'LOST', 'CANCELLED'),
+    ('lease', 'OFFERED', 'ACTIVE'), ('lease', 'OFFERED', 'RELEASED'),
+    ('lease', 'ACTIVE', 'COMPLETED'), ('lease', 'ACTIVE', 'EXPIRED'), ('lease', 'ACTIVE', 'RELEASED'),
+    ('worker', 'ACTIVE', 'STALE'), ('worker', 'ACTIVE', 'DRAINING'), ('worker', 'ACTIVE', 'OFFLINE'),
+    ('worker', 'STALE', 'ACTIVE'), ('worker', 'STALE', 'DRAINING'), ('worker', 'STALE', 'OFFLINE'),
+    ('worker', 'DRAINING', 'OFFLINE'), ('worker', 'DRAINING', 'ACTIVE'),
+    ('worker', 'OFFLINE', 'ACTIVE'),
+    ('directive', 'PENDING', 'APPROVED'), ('directive', 'PENDING', 'DENIED');
+
+CREATE TRIGGER transition_fixed_insert BEFORE INSERT ON transition
+BEGIN SELECT RAISE(ABORT, 'the state tables change by migration only'); END;
+CREATE TRIGGER transition_fixed_update BEFORE UPDATE ON transition
+BEGIN SELECT RAISE(ABORT, 'the state tables change by migration only'); END;
+CREATE TRIGGER transition_fixed_delete BEFORE DELETE ON transition
+BEGIN SELECT RAISE(ABORT, 'the state tables change by migration only'); END;
+
+CREATE TABLE site (
+    site_id TEXT PRIMARY KEY,
+    kind TEXT NOT NULL CHECK (kind IN ('agent', 'compute', 'batch', 'lab')),
+    created_at_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE task (
+    position INTEGER PRIMARY KEY,
+    task_id TEXT NOT NULL UNIQUE,
+    idempotency_key TEXT NOT NULL UNIQUE,
+    digest TEXT NOT NULL,
+    envelope BLOB NOT NULL,
+    capability TEXT NOT NULL,
+    directed INTEGER NOT NULL CHECK (directed IN (0, 1)),
+    run TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('QUEUED', 'OFFERED', 'RUNNING', 'CANCELLING', 'LOST', 'SUCCEEDED', 'FAILED',
+                                         'CANCELLED', 'ABANDONED')),
+    priority INTEGER NOT NULL,
+    not_before_ms INTEGER NOT NULL,
+    next_attempt INTEGER NOT NULL DEFAULT 1 CHECK (next_attempt >= 1),
+    lost_count INTEGER NOT NULL DEFAULT 0,
+    failed_count INTEGER NOT NULL DEFAULT 0,
+    watcher TEXT NOT NULL,
+    principal TEXT NOT NULL,
+    submitted_at_ms INTEGER NOT NULL,
+    ended_at_ms INTEGER
+) STRICT;
+
+CREATE INDEX task_ready ON task (capability, priority DESC, position) WHERE state = 'QUEUED' AND directed = 0;
+CREATE INDEX task_directed ON task (priority DESC, position) WHERE state = 'QUEUED' AND directed = 1;
+CREATE INDEX task_delayed ON task (not_before_ms) WHERE state = 'QUEUED' AND not_before_ms > 0;
+CREATE INDEX task_open ON task (state, capability) WHERE state NOT IN ('SUCCEEDED', 'FAILED', 'CANCELLED', 'ABANDONED');
+
+CREATE TRIGGER task_starts_queued BEFORE INSERT ON task WHEN NEW.state <> 'QUEUED'
+BEGIN SELECT RAISE(ABORT, 'a task starts QUEUED'); END;
+CREATE TRIGGER task_transition BEFORE UPDATE OF state ON task
+WHEN NOT EXISTS (SELECT 1 FROM transition WHERE machine = 'task' AND before = OLD.state AND after = NEW.state)
+BEGIN SELECT RAISE(ABORT, 'illegal task transition'); END;
+CREATE TRIGGER task_identity BEFORE UPDATE OF position, task_id, idempotency_key, digest, envelope, capability, run ON task
+BEGIN SELECT RAISE(ABORT, 'a task never changes its identity or its envelope'); END;
+CREATE TRIGGER task_kept BEFORE DELETE ON task
+BEGIN SELECT RAISE(ABORT, 'tasks are never deleted'); END;
+
+CREATE TABLE lease (
+    task_id TEXT NOT NULL REFERENCES task (task_id),
+    fence INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    digest TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('OFFERED', 'ACTIVE', 'COMPLETED', 'EXPIRED', 'RELEASED')),
+    start TEXT NOT NULL CHECK (start IN ('granted', 'claimed')),
+    ttl_ms INTEGER NOT NULL,
+    capability TEXT NOT NULL,
+    directed_to TEXT NOT NULL DEFAULT '',
+    epoch INTEGER NOT NULL,
+    outbox INTEGER NOT NULL,
+    worker_id TEXT,
+    generation INTEGER,
+    nonce TEXT,
+    after_beat INTEGER,
+    offered_at_ms INTEGER NOT NULL,
+    bound_at_ms INTEGER,
+    ended_at_ms INTEGER,
+    cause TEXT,
+    PRIMARY KEY (task_id, fence)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX lease_one_live ON lease (task_id) WHERE state IN ('OFFERED', 'ACTIVE');
+CREATE INDEX lease_by_worker ON lease (worker_id, offered_at_ms) WHERE worker_id IS NOT NULL;
+
+CREATE TRIGGER lease_starts_offered BEFORE INSERT ON lease WHEN NEW.state <> 'OFFERED'
+BEGIN SELECT RAISE(ABORT, 'a lease starts OFFERED'); END;
+CREATE TRIGGER lease_fence_grows BEFORE INSERT ON lease
+WHEN EXISTS (SELECT 1 FROM lease WHERE task_id = NEW.task_id AND fence >= NEW.fence)
+     OR NEW.fence > (SELECT fence FROM world)
+BEGIN SELECT RAISE(ABORT, 'a fence grows strictly and comes from the counter'); END;
+CREATE TRIGGER lease_needs_directive BEFORE INSERT ON lease
+WHEN NEW.attempt > 1 AND NOT EXISTS (
+    SELECT 1 FROM directive
+    WHERE task_id = NEW.task_id AND next_attempt = NEW.attempt AND state = 'APPROVED')
+BEGIN SELECT RAISE(ABORT, 'no further attempt without an approved directive'); END;
+CREATE TRIGGER lease_attempt_unused BEFORE INSERT ON lease
+WHEN EXISTS (
+    SELECT 1 FROM lease
+    WHERE task_id = NEW.task_id AND attempt >= NEW.attempt AND NOT (state = 'RELEASED' AND cause = 'unstarted'))
+BEGIN SELECT RAISE(ABORT, 'an attempt that may have started is never offered again'); END;
+CREATE TRIGGER lease_transition BEFORE UPDATE OF state ON lease
+WHEN NOT EXISTS (SELECT 1 FROM transition WHERE machine = 'lease' AND before = OLD.state AND after = NEW.state)
+BEGIN SELECT RAISE(ABORT, 'illegal lease transition'); END;
+CREATE TRIGGER lease_identity BEFORE UPDATE OF task_id, fence, attempt, digest, start, ttl_ms ON lease
+BEGIN SELECT RAISE(ABORT, 'a lease never changes what it is for'); END;
+CREATE TRIGGER lease_bound_once BEFORE UPDATE OF worker_id, nonce ON lease
+WHEN OLD.worker_id IS NOT NULL AND (NEW.worker_id IS NOT OLD.worker_id OR NEW.nonce IS NOT OLD.nonce)
+BEGIN SELECT RAISE(ABORT, 'a lease is bound to one executor for good'); END;
+CREATE TRIGGER lease_kept BEFORE DELETE ON lease
+BEGIN SELECT RAISE(ABORT, 'leases are never deleted'); END;
+
+CREATE TABLE result (
+    task_id TEXT PRIMARY KEY REFERENCES task (task_id),
+    fence INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    worker_id TEXT NOT NULL,
+    nonce TEXT NOT NULL,
+    value TEXT,
+    failure TEXT,
+    duration_ms INTEGER NOT NULL,
+    accepted_at_ms INTEGER NOT NULL,
+    CHECK ((value IS NULL) <> (failure IS NULL))
+) STRICT;
+
+CREATE TRIGGER result_needs_its_lease BEFORE INSERT ON result
+WHEN NOT EXISTS (
+    SELECT 1 FROM lease
+    WHERE task_id = NEW.task_id AND fence = NEW.fence AND attempt = NEW.attempt AND worker_id = NEW.worker_id
+          AND nonce = NEW.nonce AND state = 'COMPLETED')
+BEGIN SELECT RAISE(ABORT, 'a result needs the lease that it was made under'); END;
+CREATE TRIGGER result_fixed BEFORE UPDATE ON result
+BEGIN SELECT RAISE(ABORT, 'an accepted result never changes'); END;
+CREATE TRIGGER result_kept BEFORE DELETE ON result
+BEGIN SELECT RAISE(ABORT, 'results are never deleted'); END;
+
+CREATE TABLE failed_attempt (
+    task_id TEXT NOT NULL REFERENCES task (task_id),
+    fence INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    failure TEXT NOT NULL,
+    duration_ms INTEGER NOT NULL,
+    accepted_at_ms INTEGER NOT NULL,
+    PRIMARY KEY (task_id, fence)
+) STRICT;
+
+CREATE TRIGGER failed_attempt_fixed BEFORE UPDATE ON failed_attempt
+BEGIN SELECT RAISE(ABORT, 'a recorded failure never changes'); END;
+CREATE TRIGGER failed_attempt_kept BEFORE DELETE ON failed_attempt
+BEGIN SELECT RAISE(ABORT, 'failures are never deleted'); END;
+
+CREATE TABLE directive (
+    directive_id TEXT PRIMARY KEY,
+    task_id TEXT NOT NULL REFERENCES task (task_id),
+    fence INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    next_attempt INTEGER NOT NULL,
+    action TEXT NOT NULL CHECK (action IN ('retry', 'hold')),
+    reason TEXT NOT NULL,
+    detail TEXT NOT NULL DEFAULT '',
+    state TEXT NOT NULL CHECK (state IN ('PENDING', 'APPROVED', 'DENIED')),
+    backoff_ms INTEGER NOT NULL DEFAULT 0,
+    created_at_ms INTEGER NOT NULL,
+    decided_at_ms INTEGER,
+    decided_by TEXT,
+    note TEXT NOT NULL DEFAULT '',
+    UNIQUE (task_id, next_attempt)
+) STRICT;
+
+CREATE INDEX directive_pending ON directive (created_at_ms) WHERE state = 'PENDING';
+
+CREATE TRIGGER directive_transition BEFORE UPDATE OF state ON directive
+WHEN NOT EXISTS (SELECT 1 FROM transition WHERE machine = 'directive' AND before = OLD.state AND after = NEW.state)
+BEGIN SELECT RAISE(ABORT, 'illegal directive transition'); END;
+CREATE TRIGGER directive_starts BEFORE INSERT ON directive WHEN NEW.state <> 'PENDING'
+BEGIN SELECT RAISE(ABORT, 'a directive starts PENDING'); END;
+CREATE TRIGGER directive_decided_by_someone BEFORE UPDATE OF state ON directive WHEN NEW.decided_by IS NULL
+BEGIN SELECT RAISE(ABORT, 'a decision names who made it'); END;
+CREATE TRIGGER directive_identity BEFORE UPDATE OF directive_id, task_id, fence, attempt, next_attempt, reason ON directive
+BEGIN SELECT RAISE(ABORT, 'a directive never changes what it is about'); END;
+CREATE TRIGGER directive_kept BEFORE DELETE ON directive
+BEGIN SELECT RAISE(ABORT, 'directives are never deleted'); END;
+
+CREATE TABLE worker (
+    worker_id TEXT PRIMARY KEY,
+    site_id TEXT NOT NULL REFERENCES site (site_id),
+    generation INTEGER NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('ACTIVE', 'STALE', 'DRAINING', 'OFFLINE')),
+    by_hand INTEGER NOT NULL DEFAULT 0 CHECK (by_hand IN (0, 1)),
+    slots INTEGER NOT NULL,
+    capabilities TEXT NOT NULL,
+    labels TEXT NOT NULL,
+    resources TEXT NOT NULL,
+    ttl_ms INTEGER NOT NULL,
+    host TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    version TEXT NOT NULL,
+    registered_at_ms INTEGER NOT NULL,
+    seen_at_ms INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER worker_transition BEFORE UPDATE OF state ON worker
+WHEN OLD.state <> NEW.state AND NOT EXISTS (
+    SELECT 1 FROM transition WHERE machine = 'worker' AND before = OLD.state AND after = NEW.state)
+BEGIN SELECT RAISE(ABORT, 'illegal worker transition'); END;
+CREATE TRIGGER worker_identity BEFORE UPDATE OF worker_id, site_id ON worker WHEN NEW.site_id <> OLD.site_id
+BEGIN SELECT RAISE(ABORT, 'a worker stays with its site'); END;
+CREATE TRIGGER worker_generation_grows BEFORE UPDATE OF generation ON worker WHEN NEW.generation < OLD.generation
+BEGIN SELECT RAISE(ABORT, 'a generation never goes back'); END;
+
+CREATE TABLE quarantine (
+    quarantine_id TEXT PRIMARY KEY,
+    task_id TEXT NOT NULL,
+    fence INTEGER NOT NULL,
+    attempt INTEGER NOT NULL,
+    site_id TEXT NOT NULL,
+    worker_id TEXT NOT NULL,
+    nonce TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    report TEXT NOT NULL,
+    received_at_ms INTEGER NOT NULL,
+    UNIQUE (task_id, fence, worker_id, nonce)
+) STRICT;
+
+CREATE TRIGGER quarantine_fixed BEFORE UPDATE ON quarantine
+BEGIN SELECT RAISE(ABORT, 'evidence never changes'); END;
+CREATE TRIGGER quarantine_kept BEFORE DELETE ON quarantine
+BEGIN SELECT RAISE(ABORT, 'evidence is never deleted'); END;
+
+CREATE TABLE event (
+    event_id INTEGER PRIMARY KEY,
+    at_ms INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    task_id TEXT,
+    worker_id TEXT,
+    text TEXT NOT NULL
+) STRICT;
+
+CREATE INDEX event_by_task ON event (task_id, event_id) WHERE task_id IS NOT NULL;
+
+CREATE TRIGGER event_fixed BEFORE UPDATE ON event
+BEGIN SELECT RAISE(ABORT, 'events are only added'); END;
+CREATE TRIGGER event_kept BEFORE DELETE ON event
+BEGIN SELECT RAISE(ABORT, 'events are only added'); END;

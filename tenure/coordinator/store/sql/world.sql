@@ -1,0 +1,33 @@
+-- The one row that every decision counts from.
+
+-- name: create_world
+-- Name the world, once.
+INSERT INTO world (id, world, epoch, fence, outbox, created_at_ms) VALUES (1, ?, 0, 0, 0, ?) ON CONFLICT DO NOTHING;
+
+-- name: world
+-- The world's name, counters and the broker that it last saw.
+SELECT world, epoch, fence, outbox, broker_run_id, broker_marker FROM world WHERE id = 1;
+
+-- name: take_fences
+-- Take the next ? fences and outbox numbers (same count of each); answers the last of each.
+UPDATE world SET fence = fence + ?1, outbox = outbox + ?1 WHERE id = 1 RETURNING fence, outbox;
+
+-- name: take_outbox
+-- Take the next ? outbox numbers, for assignments that are published again under their fence.
+UPDATE world SET outbox = outbox + ?1 WHERE id = 1 RETURNING outbox;
+
+-- name: set_broker
+-- Remember the broker incarnation that was last seen.
+UPDATE world SET broker_run_id = ?, broker_marker = ? WHERE id = 1;
+
+-- name: add_site
+-- Make a site known.
+INSERT INTO site (site_id, kind, created_at_ms) VALUES (?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: sites
+-- The known sites' ids.
+SELECT site_id FROM site ORDER BY site_id;
+
+-- name: add_event
+-- Record something that people will want explained later.
+INSERT INTO event (at_ms, kind, task_id, worker_id, text) VALUES (?, ?, ?, ?, ?);

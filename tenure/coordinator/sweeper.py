@@ -1,0 +1,140 @@
+"""The sweep: silent workers, leases that ran out, and offers that nobody claims.
+
+It starts from the leases, never from the broker: TTL keys and pending entries can only extend a lease's life. It runs
+only right after the heartbeats were read, so while the broker cannot be read nothing expires.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from tenure.broker.base import WithdrawOutcome
+from tenure.coordinator import directives, leases, registry
+from tenure.coordinator.reports import give_back
+from tenure.protocol.states import LeaseState, WorkerState
+from tenure.protocol.timing import expiry_ms, grace_ms, margin_ms
+from tenure.protocol.worker_messages import Binding
+
+if TYPE_CHECKING:
+    from tenure.broker.base import CoordinatorBroker
+    from tenure.coordinator.live import LiveLease
+    from tenure.coordinator.turn import Turn
+
+
+def sweep(turn: Turn) -> int:
+    """Mark silent workers STALE and expire leases without a sign of life; how many leases were expired."""
+    for worker in turn.fleet:
+        silent_ms = turn.elapsed_ms - worker.seen_ms
+        if worker.state is WorkerState.ACTIVE and silent_ms > worker.ttl_ms:
+            registry.change_state(turn, worker, WorkerState.STALE)
+        elif worker.state is WorkerState.DRAINING and silent_ms > expiry_ms(worker.ttl_ms) and worker.bound == 0:
+            registry.leave(turn, worker, gone=True)
+    expired = [lease for lease in turn.leases if _is_over(turn, lease)]
+    for lease in expired:
+        expire(turn, lease)
+    return len(expired)
+
+
+def expire(turn: Turn, lease: LiveLease) -> None:
+    """An ACTIVE lease to EXPIRED: an infrastructure event, never a task failure."""
+    silent_ms = turn.elapsed_ms - lease.renewed_ms
+    holder = lease.worker_id or lease.holder or "an unknown worker"
+    detail = f"{holder} was not heard for {silent_ms / 1000:.1f} s (ttl {lease.ttl_ms / 1000:g} s)"
+    leases.end(turn, lease, LeaseState.EXPIRED, "lease_expired")
+    directives.after_loss(turn, lease, directives.Loss("lease_expired", detail))
+
+
+def _is_over(turn: Turn, lease: LiveLease) -> bool:
+    return lease.state is LeaseState.ACTIVE and turn.elapsed_ms - lease.renewed_ms > expiry_ms(lease.ttl_ms)
+
+
+@final
+class UnclaimedOffers:
+    """Looks into offers that nobody has claimed for a while.
+
+    It asks the broker, so it is used between transactions: `examine` first, then `settle` inside one.
+    """
+
+    def __init__(self, broker: CoordinatorBroker, unclaimed_ms: int) -> None:
+        self._broker = broker
+        self._unclaimed_ms = unclaimed_ms
+        self._pending: dict[tuple[str, str], dict[str, str]] = {}
+        self._gone: dict[tuple[str, int], WithdrawOutcome] = {}
+
+    def examine(self, offers: list[LiveLease], elapsed_ms: int) -> list[LiveLease]:
+        """The offers that need a decision, after asking the broker what became of their entries."""
+        due = [
+            lease
+            for lease in offers
+            if lease.state is LeaseState.OFFERED and elapsed_ms - max(lease.renewed_ms, 0) > self._wait_ms(lease)
+        ]
+        self._pending = {}
+        for stream in {lease.stream for lease in due}:
+            entries = self._broker.pending(capability=stream[0], worker_id=stream[1])
+            self._pending[stream] = {str(entry.entry_id): entry.worker_id for entry in entries}
+        self._gone = {}
+        asked = [lease for lease in due if lease.start == "granted" or self._taker(lease) == ""]
+        outcomes = self._broker.withdraw([(*lease.stream, lease.entry_id) for lease in asked]) if asked else []
+        for lease, outcome in zip(asked, outcomes, strict=True):
+            self._gone[lease.task_id, lease.fence] = outcome
+        return due
+
+    def settle(self, turn: Turn, due: list[LiveLease]) -> None:
+        """Publish again what nobody can have started, wait for what somebody may have, and give up what is lost."""
+        for lease in due:
+            if turn.leases.get(lease.task_id) is not lease or lease.state is not LeaseState.OFFERED:
+                continue
+            if lease.start == "granted":
+                self._offer_again(turn, lease)
+            else:
+                self._settle_claimed(turn, lease)
+
+    def _settle_claimed(self, turn: Turn, lease: LiveLease) -> None:
+        if self._gone.get((lease.task_id, lease.fence)) is WithdrawOutcome.UNDELIVERED:
+            give_back(turn, lease)
+            return
+        if lease.doubted_ms < 0:
+            lease.doubted_ms = turn.elapsed_ms
+            lease.holder = self._taker(lease)
+            return
+        if self._heard_since(turn, lease):
+            give_back(turn, lease)
+        elif turn.elapsed_ms - lease.doubted_ms > expiry_ms(lease.ttl_ms):
+            self._presume_started(turn, lease)
+
+    def _heard_since(self, turn: Turn, lease: LiveLease) -> bool:
+        """Whether everyone who could have taken it has since been heard and does not list it.
+
+        "Since" is when an older delivery could not be started without a grant any more: half a ttl after the doubt
+        began, and a grace and margin for the way that the heartbeat took.
+        """
+        takers = [w for w in turn.fleet if lease.capability in w.capabilities and not w.by_hand]
+        if lease.holder:
+            takers = [w for w in takers if w.worker_id == lease.holder]
+        safe_ms = lease.doubted_ms + lease.ttl_ms // 2 + grace_ms(lease.ttl_ms) + margin_ms(lease.ttl_ms)
+        return bool(takers) and all(worker.seen_ms > safe_ms for worker in takers)
+
+    def _presume_started(self, turn: Turn, lease: LiveLease) -> None:
+        """Somebody may be running it and is not heard: bound to nobody's nonce, expired, and a directive decides."""
+        binding = Binding.model_construct(
+            task_id=lease.task_id, attempt=lease.attempt, fence=lease.fence, digest=lease.digest, nonce=""
+        )
+        doubted_ms = lease.doubted_ms
+        holder = lease.holder or "unknown"
+        if leases.bind(turn, lease, binding, holder, after_beat=0):
+            lease.renewed_ms = doubted_ms
+            expire(turn, lease)
+
+    def _offer_again(self, turn: Turn, lease: LiveLease) -> None:
+        task = turn.store.row("task", (lease.task_id,))
+        if task is None:
+            return
+        lease.renewed_ms = turn.elapsed_ms
+        leases.publish_again(turn, lease, task[3])
+
+    def _taker(self, lease: LiveLease) -> str:
+        return self._pending.get(lease.stream, {}).get(str(lease.entry_id), "")
+
+    def _wait_ms(self, lease: LiveLease) -> int:
+        """An offer that some heartbeat lists is renewed by it and so is never due while that goes on."""
+        return self._unclaimed_ms if lease.doubted_ms < 0 else 0

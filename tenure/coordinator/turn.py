@@ -1,0 +1,133 @@
+"""One turn of the loop: the open transaction, the time it is, what is in memory, and what to say after the commit.
+
+Nothing collected here is sent before the commit. Everything here but publications may be lost: workers and clients
+repeat what was not answered. Publications are kept by the loop until the broker has taken them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, final
+
+from tenure.broker.base import EntryId, Mailing, Publication
+from tenure.protocol.client_messages import MAIL, Done, Mail, Notice, Reply
+from tenure.protocol.control_messages import CONTROL, Control
+
+if TYPE_CHECKING:
+    from tenure.clock import Entropy
+    from tenure.coordinator.fleet import Fleet
+    from tenure.coordinator.live import LiveLeases
+    from tenure.coordinator.store.database import Database
+    from tenure.protocol.control_messages import Order
+
+_MAIL_BYTES: Final = 512 * 1024
+"""Notices are split so that one entry stays well under the wire's limit."""
+
+
+@final
+@dataclass(slots=True)
+class Memory:
+    """What the loop knows besides the store; all of it can be rebuilt from the store."""
+
+    fleet: Fleet
+    leases: LiveLeases
+    watchers: dict[str, set[str]] = field(default_factory=dict[str, "set[str]"])
+    """Clients that asked for a notice besides the submitter, by task."""
+    progress: dict[str, tuple[int, int, str]] = field(default_factory=dict[str, tuple[int, int, str]])
+    """Newest progress of running tasks: cursor, millionths done, message."""
+    ready: set[str] = field(default_factory=set[str])
+    """Capabilities that may have tasks to publish."""
+    directed_ready: bool = True
+    next_due_ms: int = 0
+    """Wall-clock moment at which a delayed task becomes ready; 0 when unknown, -1 when there is none."""
+
+
+@final
+@dataclass(slots=True)
+class Outgoing:
+    """What a turn will say once it is committed."""
+
+    epoch: int
+    publications: list[Publication] = field(default_factory=list[Publication])
+    orders: dict[str, list[Order]] = field(default_factory=dict[str, "list[Order]"])
+    replies: dict[str, list[Reply]] = field(default_factory=dict[str, "list[Reply]"])
+    done: dict[str, list[Done]] = field(default_factory=dict[str, "list[Done]"])
+    withdrawals: list[tuple[str, str, EntryId]] = field(default_factory=list[tuple[str, str, EntryId]])
+    streams: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """(capability or "", worker or "") whose streams must exist before anything is published."""
+
+    def order(self, worker_id: str, order: Order) -> None:
+        """Tell a worker something."""
+        self.orders.setdefault(worker_id, []).append(order)
+
+    def reply(self, client_id: str, reply: Reply) -> None:
+        """Answer a client's request."""
+        self.replies.setdefault(client_id, []).append(reply)
+
+    def mailings(self) -> list[Mailing]:
+        """Orders, replies and notices as bytes, in this order."""
+        mail = [
+            Mailing(raw=CONTROL.dump_json(Control(epoch=self.epoch, orders=tuple(orders))), worker_id=worker_id)
+            for worker_id, orders in self.orders.items()
+        ]
+        for client_id, replies in self.replies.items():
+            mail.extend(self._mail(client_id, reply) for reply in replies)
+        for client_id, done in self.done.items():
+            mail.extend(self._mail(client_id, Notice(done=part)) for part in _portions(done))
+        return mail
+
+    def _mail(self, client_id: str, answer: Reply | Notice) -> Mailing:
+        return Mailing(
+            raw=MAIL.dump_json(Mail(epoch=self.epoch, answers=(answer,)), exclude_none=True), client_id=client_id
+        )
+
+
+def _portions(done: list[Done]) -> list[tuple[Done, ...]]:
+    portions: list[tuple[Done, ...]] = []
+    current: list[Done] = []
+    size = 0
+    for item in done:
+        cost = 200 + len(item.value or "") * 2 + (len(item.failure.trace) * 2 if item.failure else 0)
+        if current and size + cost > _MAIL_BYTES:
+            portions.append(tuple(current))
+            current, size = [], 0
+        current.append(item)
+        size += cost
+    portions.append(tuple(current))
+    return portions
+
+
+@final
+@dataclass(slots=True)
+class Turn:
+    """What every decision gets. `now_ms` is for records, `elapsed_ms` for deadlines; both are read once per turn."""
+
+    store: Database
+    memory: Memory
+    entropy: Entropy
+    world: str
+    now_ms: int
+    elapsed_ms: int
+    out: Outgoing
+
+    @property
+    def leases(self) -> LiveLeases:
+        """The live leases."""
+        return self.memory.leases
+
+    @property
+    def fleet(self) -> Fleet:
+        """The workers."""
+        return self.memory.fleet
+
+    def record(self, kind: str, text: str, *, task_id: str | None = None, worker_id: str | None = None) -> None:
+        """Add to the event log; `text` is a sentence that `tenure explain` shows as it is."""
+        self.store.run("add_event", (self.now_ms, kind, task_id, worker_id, text))
+
+    def tell(self, watcher: str, done: Done) -> None:
+        """Tell the submitter and everyone who watches that a task is over or lost."""
+        others = self.memory.watchers.get(done.task_id, set())
+        if done.state != "LOST":
+            self.memory.watchers.pop(done.task_id, None)
+        for client_id in {watcher, *others} - {""}:
+            self.out.done.setdefault(client_id, []).append(done)

@@ -1,0 +1,106 @@
+"""The coordinator's dealings with the broker between transactions: what must be sent, kept until it is taken.
+
+Publications are a queue in order of their ids: one whose fate is unknown is sent again under its id, which the broker
+refuses if it is there already. Entries of ended leases are settled together with what was received. Orders, replies
+and notices may be lost: whoever waits for them asks again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from tenure.broker.base import PublishOutcome
+from tenure.errors import BrokerFull, StreamMissing, Superseded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from tenure.broker.base import CoordinatorBroker, Delivery, Mailing, Publication, StreamEntry
+
+
+@final
+class Wire:
+    """Sends what a committed turn has to say.
+
+    Args:
+        broker: the coordinator's face.
+        sites: whose inboxes are read.
+    """
+
+    def __init__(self, broker: CoordinatorBroker, sites: Sequence[str]) -> None:
+        self._broker = broker
+        self._sites = tuple(sites)
+        self._unpublished: list[Publication] = []
+        self._ended: list[StreamEntry] = []
+        self._streams: set[tuple[str, str]] = set()
+
+    def ensure(self, streams: Iterable[tuple[str, str]]) -> None:
+        """Make the streams that are not known to exist: pairs of capability or "" and worker or ""."""
+        missing = set(streams) - self._streams
+        if not missing:
+            return
+        self._broker.ensure_streams(
+            capabilities=[capability for capability, worker in missing if not worker],
+            workers=[worker for _, worker in missing if worker],
+            sites=self._sites,
+        )
+        self._streams |= missing
+
+    def forget_streams(self) -> None:
+        """Believe nothing about which streams exist, after the broker may have lost them."""
+        self._streams.clear()
+
+    def drop_unpublished(self) -> None:
+        """Give up what could not be sent, because everything that is offered is looked at anew."""
+        self._unpublished.clear()
+
+    def add(self, publications: Sequence[Publication], ended: Sequence[StreamEntry]) -> None:
+        """Take over what a committed turn wants published, and which entries are over."""
+        self._unpublished.extend(publications)
+        self._ended.extend(ended)
+
+    def publish(self) -> None:
+        """Send what is waiting, in order.
+
+        Raises:
+            Superseded: the stream belongs to a newer coordinator.
+            StreamMissing: a stream is gone; what was not sent is kept.
+            BrokerUnreachable: the fate of what was sent is unknown; all of it is kept.
+        """
+        if not self._unpublished:
+            return
+        self.ensure((item.capability, item.worker_id) for item in self._unpublished)
+        try:
+            outcomes = self._broker.publish(self._unpublished)
+        except BrokerFull:
+            return  # kept, and sent when there is room
+        for publication, outcome in zip(self._unpublished, outcomes, strict=True):
+            if outcome is PublishOutcome.SUPERSEDED:
+                where = publication.capability or publication.worker_id
+                raise Superseded(f"a newer coordinator publishes to {where}", "This one stops; nothing was lost")
+            if outcome is PublishOutcome.MISSING:
+                raise StreamMissing("an assignment stream is gone", "It is made again")
+        self._unpublished.clear()
+
+    def post(self, mailings: Sequence[Mailing], echoes: Mapping[str, str], echo_ttl_ms: int) -> None:
+        """Send orders, replies, notices and echoes; a full broker loses them, and they are asked for again."""
+        if not mailings and not echoes:
+            return
+        try:
+            self._broker.post(mailings, echoes, echo_ttl_ms)
+        except BrokerFull:
+            return
+
+    def settle(self, received: Sequence[Delivery]) -> None:
+        """Take what was received, and the entries of ended leases, off the streams."""
+        if received or self._ended:
+            self._broker.settle(received, self._ended)
+            self._ended.clear()
+
+    def clear_leftovers(self, live: set[StreamEntry], streams: Iterable[tuple[str, str]]) -> None:
+        """Settle delivered entries of leases that have ended: a crash may have come between commit and settling."""
+        for capability, worker_id in streams:
+            pending = self._broker.pending(capability=capability, worker_id=worker_id)
+            entries = [(capability, worker_id, entry.entry_id) for entry in pending]
+            self._ended.extend(entry for entry in entries if entry not in live)
+        self.settle(())
