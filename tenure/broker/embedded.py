@@ -30,7 +30,8 @@ from tenure.broker.embedded_server import (
     taken,
     why_it_ended,
 )
-from tenure.broker.redis_connection import BrokerUrl, RedisConnection
+from tenure.broker.redis_connection import RedisConnection
+from tenure.broker.url import BrokerUrl
 from tenure.errors import BrokerError, BrokerFull, BrokerUnreachable, InvalidSettings
 
 if TYPE_CHECKING:

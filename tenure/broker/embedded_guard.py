@@ -14,7 +14,10 @@ import os
 import select
 import signal
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 _PR_SET_PDEATHSIG: Final = 1
 _STDIN: Final = 0
@@ -43,8 +46,12 @@ def _wake_on_signals() -> int:
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing)
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: None)
+        signal.signal(number, _noted)
     return reading
+
+
+def _noted(_number: int, _frame: FrameType | None) -> None:
+    """Nothing: the number has gone into the pipe."""
 
 
 def _drain(woken: int) -> set[int]:

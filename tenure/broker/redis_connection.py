@@ -10,22 +10,21 @@ times less work per command.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final
-from urllib.parse import urlsplit
 
 import redis
 from redis.backoff import NoBackoff
-from redis.connection import parse_url
 from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 
 from tenure.broker.redis_errors import translate, translated
-from tenure.errors import BrokerUnreachable, InvalidSettings
+from tenure.broker.url import BrokerUrl
+from tenure.errors import BrokerUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+__all__ = ["Answer", "BrokerUrl", "Command", "RedisConnection", "Reply"]
 
 Command: TypeAlias = "Sequence[str | bytes | int]"
 Reply: TypeAlias = "bytes | int | list[Reply] | None"
@@ -34,47 +33,6 @@ Answer: TypeAlias = "Reply | ResponseError"
 DEFAULT_TIMEOUT_MS: Final = 5_000
 BLOCK_SLACK_MS: Final = 3_000
 """How much longer than asked a server may block before the connection counts as dead."""
-
-_ALIASES: Final = MappingProxyType({"valkey": "redis", "valkeys": "rediss"})
-_URL_FORMS: Final = "Use redis://user:password@host:6379, rediss://... for TLS, or unix://user:password@/path/to/socket"
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class BrokerUrl:
-    """A broker's address; it holds the password, so its text form shows only where the broker is.
-
-    Raises `InvalidSettings` when the URL is none.
-    """
-
-    url: str
-
-    def __post_init__(self) -> None:
-        self.parts()
-
-    def __repr__(self) -> str:
-        return f"BrokerUrl({self.address()})"
-
-    def address(self) -> str:
-        """Host and port, or the path of a socket; fit for messages."""
-        parts = urlsplit(self.url)
-        return parts.path if parts.scheme == "unix" else f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
-
-    def parts(self) -> dict[str, object]:
-        """The driver's connection parameters; of those a URL may carry only `db` and `ssl_*` are taken."""
-        scheme, separator, rest = self.url.partition("://")
-        try:
-            url = _ALIASES.get(scheme, scheme) + separator + rest
-            found = cast("Callable[[str], dict[str, object]]", parse_url)(url)
-            address = self.address()
-        except ValueError:
-            raise InvalidSettings("The broker URL cannot be read", _URL_FORMS) from None
-        own = {"connection_class", "host", "port", "path", "username", "password", "db"}
-        foreign = sorted(name for name in found if name not in own and not name.startswith("ssl_"))
-        if foreign:
-            message = f"The broker URL of {address} carries {', '.join(foreign)}"
-            raise InvalidSettings(message, "Only db and ssl_* may follow the question mark")
-        return found
 
 
 class _Driver(Protocol):
@@ -91,14 +49,14 @@ class RedisConnection:
     """A connection to the broker at `url`.
 
     Args:
-        url: where the broker is; see `BrokerUrl`.
+        url: where the broker is; see `tenure.broker.url`.
         timeout_ms: how long connecting and any command that does not block may take.
     """
 
     def __init__(self, url: BrokerUrl, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
         self._url = url
         self._timeout_ms = timeout_ms
-        self._address = url.address()
+        self._address = url.address
         self._driver = _driver(url, timeout_ms)
         self._closed = False
 
@@ -173,11 +131,15 @@ class RedisConnection:
 
 def _driver(url: BrokerUrl, timeout_ms: int) -> _Driver:
     parts = url.parts()
-    make = cast("Callable[..., object]", parts.pop("connection_class", redis.Connection))
-    if "path" not in parts:
+    kind: object = redis.Connection
+    if "path" in parts:
+        kind = redis.UnixDomainSocketConnection
+    else:
         parts["socket_keepalive"] = True
+        if url.encrypted:
+            kind = redis.SSLConnection
     seconds = timeout_ms / 1000
-    connection = make(
+    connection = cast("Callable[..., object]", kind)(
         **parts,
         protocol=2,
         driver_info=None,

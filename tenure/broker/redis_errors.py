@@ -15,7 +15,7 @@ import redis.exceptions
 from tenure.errors import BrokerError, BrokerFull, BrokerRefused, BrokerUnreachable, StreamMissing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
 _REMEDY_UNREACHABLE: Final = "Check that the broker runs there and that the network lets this host through"
 _REMEDY_FULL: Final = "Raise its maxmemory, or find what fills it"
@@ -59,7 +59,7 @@ def first_word(error: redis.exceptions.RedisError) -> str:
 
 
 @contextmanager
-def translated(address: str) -> Iterator[None]:
+def translated(address: str) -> Generator[None]:
     """Let the driver's errors out as `BrokerError`s about `address`, with their cause kept."""
     try:
         yield

@@ -1,8 +1,8 @@
 """Publishing assignments, and taking them back, by explicit ids: the server refuses repeats and old epochs.
 
-Each batch that is published is one MULTI: it is taken as a whole or not at all. Without that, a server at its memory limit could refuse
-one entry and take a later one of the same stream, after which the first id could never be published, and its repeat
-would look as if it had been.
+Each batch that is published is one MULTI: it is taken as a whole or not at all. Without that, a server at its memory
+limit could refuse one entry and take a later one of the same stream, after which the first id could never be published,
+and its repeat would look as if it had been.
 """
 
 from __future__ import annotations
@@ -40,9 +40,7 @@ def publish(connection: RedisConnection, keys: Keys, publications: Sequence[Publ
     return outcomes
 
 
-def withdraw(
-    connection: RedisConnection, keys: Keys, entries: Sequence[tuple[str, str, EntryId]]
-) -> list[WithdrawOutcome]:
+def withdraw(connection: RedisConnection, keys: Keys, entries: Sequence[StreamEntry]) -> list[WithdrawOutcome]:
     """Delete and acknowledge the entries; what had become of each. Raises `BrokerError`.
 
     Deleting comes first: what is deleted is handed to nobody any more, so what the acknowledgement then finds is final,

@@ -1,0 +1,86 @@
+"""Where a broker is: the one place that reads its URL, and the last one that shows its password."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, final
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from tenure.errors import InvalidSettings
+
+_PLAIN: Final = frozenset({"redis", "valkey"})
+_ENCRYPTED: Final = frozenset({"rediss", "valkeys"})
+_FORMS: Final = "Use redis://user:password@host:6379, rediss://... for TLS, or unix://user:password@/path/to/socket"
+_OPTIONS: Final = frozenset(
+    {"db", "ssl_ca_certs", "ssl_ca_path", "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_keyfile"}
+)
+_YES: Final = frozenset({"1", "true", "yes"})
+_DEFAULT_PORT: Final = 6379
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class BrokerUrl:
+    """A broker's URL. It may hold a password, so its text form shows only the address.
+
+    Raises `InvalidSettings` when the URL is none.
+    """
+
+    url: str
+
+    def __post_init__(self) -> None:
+        self.parts()
+
+    def __repr__(self) -> str:
+        return f"BrokerUrl({self.address})"
+
+    @property
+    def address(self) -> str:
+        """Host and port, or the path of a socket; fit for messages."""
+        split = self._split()
+        if split.scheme == "unix":
+            return unquote(split.path)
+        return f"{split.hostname or 'localhost'}:{split.port or _DEFAULT_PORT}"
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the connection is to use TLS."""
+        return self._split().scheme in _ENCRYPTED
+
+    def parts(self) -> dict[str, object]:
+        """The driver's parameters: `path`, or `host` and `port`; and, where given, user, password, db and ssl_*."""
+        split = self._split()
+        found: dict[str, object] = dict(parse_qsl(split.query))
+        if foreign := sorted(found.keys() - _OPTIONS):
+            message = f"The broker URL of {self.address} carries {', '.join(foreign)}"
+            raise InvalidSettings(message, f"After the question mark may stand: {', '.join(sorted(_OPTIONS))}")
+        if "ssl_check_hostname" in found:
+            found["ssl_check_hostname"] = str(found["ssl_check_hostname"]).lower() in _YES
+        if split.scheme == "unix":
+            found["path"] = unquote(split.path)
+        else:
+            found |= {"host": split.hostname or "localhost", "port": split.port or _DEFAULT_PORT}
+            if split.path.strip("/"):
+                found["db"] = split.path.strip("/")
+        return found | self._database(found) | _credentials(split)
+
+    def _database(self, found: dict[str, object]) -> dict[str, object]:
+        text = str(found.get("db", "0"))
+        if not text.isdecimal():
+            raise InvalidSettings(f"The broker URL of {self.address} names no database number", _FORMS)
+        return {"db": int(text)}
+
+    def _split(self) -> SplitResult:
+        try:
+            split = urlsplit(self.url)
+            known = split.port != 0 and split.scheme in _PLAIN | _ENCRYPTED | {"unix"}
+        except ValueError:
+            known, split = False, SplitResult("", "", "", "", "")
+        if not known or (split.scheme == "unix" and len(split.path) <= 1):
+            raise InvalidSettings("The broker URL cannot be read", _FORMS) from None
+        return split
+
+
+def _credentials(split: SplitResult) -> dict[str, object]:
+    named = {"username": split.username, "password": split.password}
+    return {name: unquote(value) for name, value in named.items() if value}
