@@ -10,10 +10,12 @@ from tenure.cli.cancel import cancel
 from tenure.cli.completion import completion
 from tenure.cli.coordinator import coordinator
 from tenure.cli.directives import directives
+from tenure.cli.ending import result, wait
 from tenure.cli.explain import explain
 from tenure.cli.leases import leases
 from tenure.cli.quarantine import quarantine
 from tenure.cli.sections import Sections
+from tenure.cli.submit import submit
 from tenure.cli.tasks import tasks
 from tenure.cli.up import up
 from tenure.cli.workers import workers
@@ -38,7 +40,7 @@ def tenure() -> None:
 
 
 tenure.section("Start here", up)
-tenure.section("Work", cancel, explain)
+tenure.section("Work", submit, wait, result, cancel, explain)
 tenure.section("Records", tasks, workers, leases, directives, quarantine)
 tenure.section("Parts of a fleet", broker, coordinator)
 tenure.section("Help", completion)

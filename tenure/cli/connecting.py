@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+import click
 
 from tenure.client.client import Client
 from tenure.client.options import ClientOptions
@@ -21,6 +24,9 @@ def open_client(settings: Settings) -> Generator[Client]:
         namespace=settings.namespace,
         principal=settings.principal,
         patience_ms=round(settings.answer_timeout_s * 1000),
+        on_warning=lambda text: click.echo(f"Note: {text}.", err=True),
     )
+    # Warnings are shown above, in our own words; without a handler Python would print them once more.
+    logging.getLogger("tenure").addHandler(logging.NullHandler())
     with Client(settings.resolve_broker_url(), options=options) as client:
         yield client

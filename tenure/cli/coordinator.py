@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, final
 import click
 
 from tenure.cli.desk import collect, with_desk
-from tenure.cli.owner import end_with_owner, owner_option
+from tenure.cli.owner import end_on_signal, end_with_owner, log_to_stderr, owner_option
 
 if TYPE_CHECKING:
     from tenure.cli.desk import Desk
@@ -48,11 +47,9 @@ def coordinator(desk: Desk, /, **options: object) -> None:
     chosen = CoordinatorOptions(database=database, namespace=settings.namespace)
     stop = threading.Event()
 
-    def connect() -> RedisCoordinator:
-        return RedisCoordinator(RedisConnection(url, timeout_ms=chosen.broker_timeout_ms), Keys(settings.namespace))
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    end_on_signal(stop)
     end_with_owner(form.owner_pipe, stop.set, desk.session.clock)
-    desk.remark(f"Coordinator of {settings.namespace!r} on {url.address()}, database {database}")
-    run_coordinator(chosen, connect, desk.session.clock, desk.session.entropy, stop)
+    log_to_stderr()
+    desk.remark(f"Coordinator of {settings.namespace!r} on {url.address}, database {database}")
+    broker = RedisCoordinator(RedisConnection(url, timeout_ms=chosen.broker_timeout_ms), Keys(settings.namespace))
+    run_coordinator(chosen, broker, desk.session.clock, desk.session.entropy, stop)

@@ -11,7 +11,7 @@ import sys
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, cast, final
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, Unpack, cast, final
 from urllib.parse import urlsplit
 
 import click
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
+    from tenure.client.handle import Handle
+    from tenure.client.options import SubmitOptions
+    from tenure.client.submitter import Submitter
     from tenure.clock import Clock, Entropy
     from tenure.protocol.client_messages import Ask, Reply
     from tenure.settings import Settings
@@ -35,15 +38,23 @@ _T = TypeVar("_T")
 _KEPT: Final = "tenure.shared"
 
 
-class Counter(Protocol):
-    """What reading commands need of a client: one question, one answer. Raises the fleet's refusals."""
+class Fleet(Protocol):
+    """What commands need of a client. See `tenure.client.client.Client`."""
 
-    def ask(self, ask: Ask) -> Reply:
-        """Ask the coordinator."""
+    def ask(self, request: Ask) -> Reply:
+        """Ask the coordinator; raises its refusals."""
+        ...
+
+    def using(self, **options: Unpack[SubmitOptions]) -> Submitter:
+        """A submitter whose tasks run under these options."""
+        ...
+
+    def handle(self, task_id: str) -> Handle[Any]:
+        """Attach to a task."""
         ...
 
 
-def _open_client(settings: Settings) -> AbstractContextManager[Counter]:
+def _open_client(settings: Settings) -> AbstractContextManager[Fleet]:
     from tenure.cli.connecting import open_client
 
     return open_client(settings)
@@ -54,7 +65,7 @@ def _open_client(settings: Settings) -> AbstractContextManager[Counter]:
 class Session:
     """What commands are given by the program, and fakes by tests."""
 
-    open_client: Callable[[Settings], AbstractContextManager[Counter]] = _open_client
+    open_client: Callable[[Settings], AbstractContextManager[Fleet]] = _open_client
     clock: Clock = field(default_factory=SystemClock)
     entropy: Entropy = field(default_factory=SystemEntropy)
 
@@ -70,7 +81,7 @@ class Desk:
         self._shared = shared
         self._stack = ExitStack()
         self._settings: Settings | None = None
-        self._client: Counter | None = None
+        self._client: Fleet | None = None
 
     def __enter__(self) -> Desk:
         return self
@@ -90,18 +101,15 @@ class Desk:
         return self._settings
 
     @property
-    def client(self) -> Counter:
+    def fleet(self) -> Fleet:
         """The client, connected once."""
         if self._client is None:
             self._client = self._stack.enter_context(self.session.open_client(self.settings))
         return self._client
 
     def ask(self, ask: Ask) -> Reply:
-        """Ask the coordinator; what it warns of goes to standard error."""
-        reply = self.client.ask(ask)
-        for warning in reply.warnings:
-            self.remark(warning)
-        return reply
+        """Ask the coordinator."""
+        return self.fleet.ask(ask)
 
     def remark(self, text: str) -> None:
         """Say something that is no result, on standard error; also with `--json`."""

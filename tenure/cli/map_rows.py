@@ -109,7 +109,7 @@ def _opened(path: Path) -> Generator[Iterator[str]]:
 
 
 def _header(reader: Iterator[list[str]], path: Path) -> list[str]:
-    header: list[str] = next(reader, [])
+    header = next(reader, list[str]())
     if not header or len(set(header)) != len(header) or "" in header:
         raise UsageError(
             f"{path} needs a first line with one name per column, all different", "For plain lines use --lines"

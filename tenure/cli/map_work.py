@@ -79,6 +79,25 @@ class CallTemplate:
             if text or _takes_text(self._hints.get(name))
         }
 
+    @property
+    def function(self) -> Callable[..., Any] | str:
+        """What to submit: the function with its noted defaults when it is here, else its name."""
+        return self.handler.function if self.handler is not None else self.reference
+
+    def given(self, arguments: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
+        """One call's arguments as typed by a person: by position, or as name=value."""
+        positional: list[Any] = []
+        named: dict[str, Any] = {}
+        hints = list(self._hints.values())
+        for text in arguments:
+            name, equals, value = text.partition("=")
+            if equals and name.isidentifier():
+                named[name] = _typed(value, self._hints.get(name))
+            else:
+                hint = hints[len(positional)] if len(positional) < len(hints) else None
+                positional.append(_typed(text, hint))
+        return positional, named
+
     @staticmethod
     def _value(text: str, hint: object) -> object:
         if _takes_text(hint):
@@ -133,6 +152,16 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         return {}
     hints.pop("return", None)
     return hints
+
+
+def _typed(text: str, hint: object) -> object:
+    """What a person typed: JSON when it is JSON, unless the parameter takes text and it is not a quoted one."""
+    if _takes_text(hint) and not text.startswith('"'):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def _takes_text(hint: object) -> bool:

@@ -24,7 +24,7 @@ class Sections(click.Group):
         for command in commands:
             self.add_command(command)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's own
         """Write the sections."""
         for heading, commands in self._sections.items():
             with formatter.section(heading):
