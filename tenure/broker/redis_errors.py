@@ -89,7 +89,7 @@ def _answered_no(error: redis.exceptions.RedisError, address: str) -> BrokerErro
 
 
 def _tls(error: ssl.SSLError, address: str) -> BrokerError:
-    what = error.reason or "no common protocol"
+    what = getattr(error, "reason", None) or str(error)
     remedy = "Check rediss:// or redis://, and the certificates named in the broker URL (ssl_ca_certs, ssl_certfile)"
     return BrokerRefused(f"The broker at {address} and this client do not agree on TLS ({what})", remedy)
 

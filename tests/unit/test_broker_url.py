@@ -1,0 +1,70 @@
+"""What a broker's URL may look like, and that its password stays in it."""
+
+import pytest
+
+from tenure.broker.url import BrokerUrl
+from tenure.errors import InvalidSettings
+
+
+@pytest.mark.parametrize(
+    ("url", "address", "parts"),
+    [
+        ("redis://", "localhost:6379", {"host": "localhost", "port": 6379, "db": 0}),
+        (
+            "valkey://u:p%40ss@h:1/3",
+            "h:1",
+            {"host": "h", "port": 1, "db": 3, "username": "u", "password": "p@ss"},
+        ),
+        ("redis://:p@[::1]:7", "::1:7", {"host": "::1", "port": 7, "db": 0, "password": "p"}),
+        ("unix://:p@/run/my%20broker.sock?db=2", "/run/my broker.sock", {"path": "/run/my broker.sock", "db": 2}),
+        (
+            "rediss://h?ssl_ca_certs=/ca.pem&ssl_check_hostname=false",
+            "h:6379",
+            {"host": "h", "ssl_ca_certs": "/ca.pem", "ssl_check_hostname": False},
+        ),
+    ],
+)
+def test_urls_are_taken_apart(url: str, address: str, parts: dict[str, object]) -> None:
+    found = BrokerUrl(url)
+
+    assert found.address == address
+    assert found.parts() == found.parts() | parts
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "h:6379",
+        "http://u:s3cret@h",
+        "redis://u:s3cret@h:port",
+        "redis://u:s3cret@h:99999",
+        "redis://u:s3cret@h:0",
+        "redis://u:s3cret@[h",
+        "redis://u:s3cret@h/name",
+        "redis://u:s3cret@h?db=-1",
+        "redis://u:s3cret@h?socket_timeout=1",
+        "redis://u:s3cret@h?password=s3cret",
+        "unix://u:s3cret@/",
+    ],
+)
+def test_other_urls_are_refused_without_being_repeated(url: str) -> None:
+    with pytest.raises(InvalidSettings) as caught:
+        BrokerUrl(url)
+
+    assert "s3cret" not in str(caught.value)
+
+
+def test_only_the_address_is_shown() -> None:
+    url = BrokerUrl("redis://user:s3cret@h:1/0")
+
+    assert f"{url} {url!r}" == "BrokerUrl(h:1) BrokerUrl(h:1)"
+
+
+def test_tls_is_asked_for_by_the_scheme() -> None:
+    assert [BrokerUrl(f"{scheme}://h").encrypted for scheme in ("redis", "rediss", "valkey", "valkeys")] == [
+        False,
+        True,
+        False,
+        True,
+    ]
