@@ -186,11 +186,17 @@ class WorkerBroker(Protocol):
         ...
 
     def report(self, reports: Sequence[bytes]) -> None:
-        """Add reports to the site's inbox, in order. May add them twice after `BrokerUnreachable`."""
+        """Add reports to the site's inbox, in order. Raises `StreamMissing` and `BrokerFull`.
+
+        After any error some may have been added; sending all again may add them twice.
+        """
         ...
 
     def beat(self, heartbeat: bytes, ttl_ms: int) -> str:
-        """Write the heartbeat; answers the coordinator's echo, "" when there is none."""
+        """Write the heartbeat; answers the coordinator's echo, "" when there is none.
+
+        Raises `BrokerFull` when the heartbeat was not taken; the one before it stands, and renews nothing any more.
+        """
         ...
 
     def farewell(self) -> None:

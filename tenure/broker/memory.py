@@ -185,12 +185,7 @@ class MemoryWorker:
     def beat(self, heartbeat: bytes, ttl_ms: int) -> str:
         """See `WorkerBroker.beat`."""
         _check_open(closed=self.closed)
-        key = self.keys.heartbeat(self.site, self.worker_id)
-        try:
-            self.store.put(key, heartbeat, ttl_ms)
-        except BrokerFull:
-            if not self.store.prolong(key, ttl_ms):
-                raise
+        self.store.put(self.keys.heartbeat(self.site, self.worker_id), heartbeat, ttl_ms)
         return _text(self.store.get(self.keys.echo(self.worker_id)))
 
     def farewell(self) -> None:

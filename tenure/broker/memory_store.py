@@ -164,16 +164,7 @@ class MemoryStore:
         """Set the value. Raises `BrokerFull`."""
         self._check_room()
         self._remember(key)
-        self._values[key] = _Value(raw, self._ends_ms(ttl_ms))
-
-    def prolong(self, key: str, ttl_ms: int) -> bool:
-        """Move the end of a value; False when there is none. Needs no room."""
-        raw = self.get(key)
-        if raw is None:
-            return False
-        self._remember(key)
-        self._values[key] = _Value(raw, self._ends_ms(ttl_ms))
-        return True
+        self._values[key] = _Value(raw, None if ttl_ms is None else self._clock.elapsed_ms() + ttl_ms)
 
     def remove(self, key: str) -> None:
         """Delete the value or stream, if it is there."""
@@ -181,9 +172,6 @@ class MemoryStore:
         self._remember(key)
         self._values.pop(key, None)
         self._streams.pop(key, None)
-
-    def _ends_ms(self, ttl_ms: int | None) -> int | None:
-        return None if ttl_ms is None else self._clock.elapsed_ms() + ttl_ms
 
     def _remember(self, key: str) -> None:
         if self._journal.maxlen:

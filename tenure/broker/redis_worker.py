@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast, final
 
-from redis.exceptions import OutOfMemoryError
-
 from tenure.broker.keys import GROUP
 from tenure.broker.redis_entries import MESSAGE, deliveries, handouts
 from tenure.errors import StreamMissing
@@ -68,16 +66,10 @@ class RedisWorker:
 
     def beat(self, heartbeat: bytes, ttl_ms: int) -> str:
         """See `WorkerBroker.beat`."""
-        echo = ("GET", self._keys.echo(self._worker_id))
-        written, answer = self._connection.call_all([("SET", self._heartbeat, heartbeat, "PX", ttl_ms), echo])
-        if isinstance(written, OutOfMemoryError):
-            # A full server still moves the end of what it has: the old heartbeat lives on, with its old sequence.
-            prolonged = self._connection.call("PEXPIRE", self._heartbeat, ttl_ms)
-            if not prolonged:
-                self._connection.checked(written)
-        else:
-            self._connection.checked(written)
-        return _text(self._connection.checked(answer))
+        commands = [("SET", self._heartbeat, heartbeat, "PX", ttl_ms), ("GET", self._keys.echo(self._worker_id))]
+        # A full server would still move the old heartbeat's end, but that renews nothing: its sequence stays the same.
+        _, echo = [self._connection.checked(answer) for answer in self._connection.call_all(commands)]
+        return _text(echo)
 
     def farewell(self) -> None:
         """See `WorkerBroker.farewell`."""

@@ -346,15 +346,15 @@ def test_a_full_broker_takes_nothing_and_loses_nothing(bench: Bench, opened: Coo
     assert outcome(opened, make(2), make(3)) == ["published", "published"]
 
 
-def test_a_full_broker_still_prolongs_a_heartbeat(bench: Bench, opened: CoordinatorBroker) -> None:
+def test_a_full_broker_takes_no_heartbeat_and_does_not_pretend_to(bench: Bench, opened: CoordinatorBroker) -> None:
+    """The coordinator renews by sequence number: a worker that believed in a prolonged key would run on unseen."""
     worker = bench.worker()
-    worker.beat(b"first", 60_000)
-    opened.post([], {"w1": "1:1:1"}, 60_000)
+    worker.beat(b"first", 150)
     bench.fill()
 
-    assert worker.beat(b"second", 150) == "1:1:1"
-    assert opened.heartbeats([("lab", "w1")]) == [b"first"]
-    bench.until(lambda: opened.heartbeats([("lab", "w1")]) == [None], "the prolonged heartbeat is over")
+    with pytest.raises(BrokerFull):
+        worker.beat(b"second", 60_000)
+    bench.until(lambda: opened.heartbeats([("lab", "w1")]) == [None], "the first heartbeat is over")
 
 
 def test_a_closed_worker_says_so(bench: Bench, opened: CoordinatorBroker) -> None:

@@ -191,7 +191,7 @@ def test_a_user_of_few_rights_works_within_them_and_is_told_of_others(
     server_bench: ServerBench, coordinator: RedisCoordinator
 ) -> None:
     keys, server = server_bench.keys, server_bench.server
-    rights = [f"(+xadd %W~{keys.inbox('lab')})", f"(+set +pexpire %W~{keys.heartbeat('lab', 'w1')})"]
+    rights = [f"(+xadd %W~{keys.inbox('lab')})", f"(+set %W~{keys.heartbeat('lab', 'w1')})"]
     rights += [f"(+get %R~{keys.echo('w1')})", f"(+xreadgroup %R~{keys.capability('cpu')} %R~{keys.own('w1')})"]
     server.admin("ACL", "LOG", "RESET")
     server.admin("ACL", "SETUSER", "few", "reset", "on", ">pw", *rights)
