@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar, final, overload
@@ -84,7 +85,7 @@ class Submitter:
         return self._send([self._prepared(Call(function, args, kwargs, self._key))])[0]
 
     def submit_many(self, calls: Iterable[Call]) -> list[Handle[Any]]:
-        """Submit calls, in order. Those before a wrong one are stored, and a note on the error says how many."""
+        """Submit calls, in order. At a wrong one it stops; a note on the error says how many were stored before."""
         return self._send(self._prepared(call) for call in calls)
 
     @overload
@@ -147,7 +148,8 @@ class Submitter:
                 pipeline.send(batch)
             pipeline.finish()
         except TenureError as error:
-            if pipeline.handles:
+            pipeline.give_up()
+            if pipeline.stored:
                 error.add_note(f"{pipeline.stored} of this call's tasks were stored before; they go on")
             raise
         return pipeline.handles
@@ -184,6 +186,12 @@ class _Pipeline:
         """Wait for everything that is on its way."""
         while self._in_flight:
             self._in_flight.popleft().result()
+
+    def give_up(self) -> None:
+        """Wait for what is on its way, whatever becomes of it, so that `stored` is exact."""
+        for future in self._in_flight:
+            with suppress(TenureError):
+                future.result()
 
     def _key_of(self, request_id: str, place: int) -> str:
         if self._key:

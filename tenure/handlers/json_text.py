@@ -100,6 +100,8 @@ def _reason(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     text = str(error)
+    if text.startswith("Out of range float"):
+        return "it holds NaN or Infinity"
     if text.startswith("Unable to serialize unknown type: "):
         name = text.removeprefix("Unable to serialize unknown type: ").removeprefix("<class '").removesuffix("'>")
         return f"it holds a value of type {name}"

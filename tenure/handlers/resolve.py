@@ -55,7 +55,9 @@ def reference_of(function: Callable[..., Any]) -> str:
     module = getattr(function, "__module__", None)
     name = getattr(function, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or inspect.isclass(function):
-        raise UnknownHandler(f"a {type(function).__name__} is not a function with a name", _IMPORTABLE)
+        raise UnknownHandler(
+            f"what was given (type {type(function).__name__}) is not a function with a name", _IMPORTABLE
+        )
     _refuse_unimportable(function, module, name)
     reference = f"{module}:{name}"
     if len(reference) > _LONGEST or not _REFERENCE.fullmatch(reference):

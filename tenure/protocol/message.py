@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Final, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails
 
 from tenure.errors import MalformedMessage, PayloadTooLarge
 
@@ -68,4 +69,17 @@ def describe(error: ValidationError | RecursionError) -> str:
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     problems = error.errors(include_url=False, include_input=False, include_context=False)[:3]
-    return "; ".join(f"{'.'.join(map(str, p['loc'])) or 'message'}: {p['msg']}" for p in problems)
+    return "; ".join(map(_described, problems))
+
+
+def _described(problem: ErrorDetails) -> str:
+    place, text = problem["loc"], problem["msg"]
+    # These two repeat what was received: the unknown field's name in the place, the unknown kind in the text.
+    match problem["type"]:
+        case "extra_forbidden":
+            place, text = place[:-1], "a field that does not belong there"
+        case "union_tag_invalid":
+            text = "no kind that is known"
+        case _:
+            pass
+    return f"{'.'.join(map(str, place)) or 'message'}: {text}"

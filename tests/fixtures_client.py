@@ -1,0 +1,183 @@
+"""A scripted fleet for tests of the client: takes requests, remembers tasks, and fails on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from threading import Condition
+
+from tenure.broker.base import Delivery, EntryId
+from tenure.errors import BrokerError, BrokerUnreachable
+from tenure.protocol.client_messages import (
+    MAIL,
+    REQUEST,
+    Admitted,
+    Answer,
+    Ask,
+    Cancel,
+    Done,
+    Mail,
+    Notice,
+    Refusal,
+    Reply,
+    Submit,
+    Watch,
+)
+from tenure.protocol.envelope import Envelope, open_envelope
+from tenure.protocol.message import decode
+from tenure.protocol.states import TERMINAL_TASK_STATES, TaskState
+from tenure.protocol.worker_messages import Failure, FailureKind
+from tenure.testing import ManualClock
+
+Work = Callable[[Envelope], str | None]
+
+
+class ScriptedFleet:
+    """Coordinator and broker in one. Waiting readers move the clock, so that timeouts need no waiting."""
+
+    def __init__(self, clock: ManualClock, *, time_passes: bool = True) -> None:
+        self.clock = clock
+        self.time_passes = time_passes
+        self.condition = Condition()
+        self.asks: list[Ask] = []
+        self.raw_requests: list[bytes] = []
+        self.principals: set[str] = set()
+        self.tasks: dict[str, Done] = {}
+        self.envelopes: dict[str, Envelope] = {}
+        self.keys: dict[str, str] = {}
+        self.epoch = 1
+        self.mark = "first"
+        self.work: Work | None = None
+        """Ends each task at once with the JSON text that it gives."""
+        self.down: BrokerError | None = None
+        self.down_until_ms = 2**60
+        self.silent = False
+        self.drop_replies = 0
+        self.drop_notices = False
+        self.refusal: Refusal | None = None
+        self.warnings: tuple[str, ...] = ()
+        self.mails: list[tuple[EntryId, bytes]] = []
+        self.closed: list[str] = []
+        self._next_entry = 1
+
+    def connect(self, client_id: str) -> ScriptedBroker:
+        return ScriptedBroker(self, client_id)
+
+    def submitted(self) -> list[Submit]:
+        return [ask for ask in self.asks if isinstance(ask, Submit)]
+
+    def watched(self) -> list[Watch]:
+        return [ask for ask in self.asks if isinstance(ask, Watch)]
+
+    def post(self, *answers: Answer, epoch: int | None = None) -> None:
+        mail = Mail(epoch=self.epoch if epoch is None else epoch, answers=answers)
+        self.post_raw(MAIL.dump_json(mail))
+
+    def post_raw(self, raw: bytes) -> None:
+        with self.condition:
+            self.mails.append((EntryId(self._next_entry, 0), raw))
+            self._next_entry += 1
+            self.condition.notify_all()
+
+    def end(self, task_id: str, state: TaskState = TaskState.SUCCEEDED, value: str | None = None) -> None:
+        failure = Failure(kind=FailureKind.EXCEPTION, message="ValueError: no", trace="Traceback ...")
+        self.tasks[task_id] = Done(
+            task_id=task_id,
+            state=state,
+            attempt=1,
+            fence=7,
+            value=value if state is TaskState.SUCCEEDED else None,
+            failure=failure if state is TaskState.FAILED else None,
+        )
+        if not self.drop_notices:
+            self.post(Notice(done=(self.tasks[task_id],)))
+
+    def take(self, raw: bytes) -> None:
+        self.raw_requests.append(raw)
+        request = decode(REQUEST, raw)
+        self.asks.append(request.ask)
+        self.principals.add(request.principal)
+        if self.silent:
+            return
+        reply, ended = self._answer(request.request_id, request.ask)
+        if self.drop_replies:
+            self.drop_replies -= 1
+            return
+        self.post(reply, *([Notice(done=tuple(ended))] if ended and not self.drop_notices else []))
+
+    def _answer(self, request_id: str, ask: Ask) -> tuple[Reply, list[Done]]:
+        if self.refusal is not None:
+            return Reply(request_id=request_id, refusal=self.refusal), []
+        match ask:
+            case Submit():
+                known = set(self.tasks)
+                admitted = tuple(self._admit(item.key, item.envelope) for item in ask.items)
+                fresh = [task.task_id for task in admitted if task.task_id not in known]
+                ended = [self.tasks[task_id] for task_id in fresh if self._is_over(task_id)]
+                return Reply(request_id=request_id, admitted=admitted, warnings=self.warnings), ended
+            case Watch():
+                return self._watch(request_id, ask.task_ids), []
+            case Cancel():
+                for task_id in ask.task_ids:
+                    if self.tasks[task_id].state is TaskState.QUEUED:
+                        self.tasks[task_id] = Done(task_id=task_id, state=TaskState.CANCELLED)
+                return self._watch(request_id, ask.task_ids), []
+            case _:
+                return Reply(request_id=request_id, rows=({"asked": ask.kind},)), []
+
+    def _watch(self, request_id: str, task_ids: Iterable[str]) -> Reply:
+        ids = tuple(task_ids)
+        if any(task_id not in self.tasks for task_id in ids):
+            return Reply(request_id=request_id, refusal=Refusal(code="unknown_task", message="no such task"))
+        return Reply(request_id=request_id, done=tuple(self.tasks[i] for i in ids if self._is_over(i)))
+
+    def _is_over(self, task_id: str) -> bool:
+        return self.tasks[task_id].state in TERMINAL_TASK_STATES | {TaskState.LOST}
+
+    def _admit(self, key: str, envelope: str) -> Admitted:
+        task_id = self.keys.get(key)
+        if task_id is not None:
+            return Admitted(task_id=task_id, state=self.tasks[task_id].state, fresh=False)
+        task_id = self.keys[key] = f"{len(self.keys):026d}"
+        opened = self.envelopes[task_id] = open_envelope(envelope.encode())
+        value = self.work(opened) if self.work else None
+        state = TaskState.QUEUED if value is None else TaskState.SUCCEEDED
+        self.tasks[task_id] = Done(task_id=task_id, state=state, value=value, fence=None if value is None else 7)
+        return Admitted(task_id=task_id, state=TaskState.QUEUED, fresh=True)
+
+
+class ScriptedBroker:
+    """A `ClientBroker` on a `ScriptedFleet`."""
+
+    def __init__(self, fleet: ScriptedFleet, client_id: str) -> None:
+        self._fleet = fleet
+        self._client_id = client_id
+        self._closed = False
+
+    def ask(self, raw: bytes) -> None:
+        self._check()
+        self._fleet.take(raw)
+
+    def answers(self, *, after: EntryId, block_ms: int) -> list[Delivery]:
+        self._check()
+        fleet = self._fleet
+        with fleet.condition:
+            if not any(entry_id > after for entry_id, _ in fleet.mails) and not self._closed:
+                fleet.condition.wait(0.002)
+            found = [Delivery("reply", entry_id, raw) for entry_id, raw in fleet.mails if entry_id > after]
+        if not found and fleet.time_passes:
+            fleet.clock.advance_ms(block_ms)
+        return found
+
+    def marker(self) -> str:
+        self._check()
+        return self._fleet.mark
+
+    def close(self) -> None:
+        self._closed = True
+        self._fleet.closed.append(self._client_id)
+
+    def _check(self) -> None:
+        if self._closed:
+            raise BrokerUnreachable("closed")
+        if self._fleet.down is not None and self._fleet.clock.elapsed_ms() < self._fleet.down_until_ms:
+            raise self._fleet.down
