@@ -37,6 +37,9 @@ _LARGEST_GAP_MS: Final = 2_000
 
 _SEEN_EVERY_MS: Final = 30_000
 
+_ENSURE_EVERY_MS: Final = 5_000
+"""A group that somebody destroyed is missed by nobody but the workers, who may not make it."""
+
 News = list[tuple["WorkerView", "Heartbeat"]]
 
 
@@ -65,6 +68,7 @@ class Coordinator:
         self._blind = True
         self._looked_ms = clock.elapsed_ms()
         self._seen_ms = self._looked_ms
+        self._ensured_ms = self._looked_ms
 
     @property
     def epoch(self) -> int:
@@ -156,6 +160,10 @@ class Coordinator:
         if elapsed_ms - self._looked_ms > _LARGEST_GAP_MS:
             recovery.full_term(self._memory, elapsed_ms)
         workers = [worker for worker in self._memory.fleet if not worker.by_hand]
+        if elapsed_ms - self._ensured_ms >= _ENSURE_EVERY_MS:
+            self._ensured_ms = elapsed_ms
+            self._wire.forget_streams()
+            self._wire.ensure(recovery.all_streams(self._memory))
         raws = self._broker.heartbeats([(worker.site, worker.worker_id) for worker in workers])
         self._looked_ms = elapsed_ms
         return heartbeats.read(workers, raws)

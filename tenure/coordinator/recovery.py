@@ -60,7 +60,7 @@ def take_stock(turn: Turn, broker: CoordinatorBroker, wire: Wire, found: BrokerS
     world = turn.store.records("world")[0]
     known = BrokerState(world["broker_run_id"], world["broker_marker"], "", "")
     incarnation = compare(known, found)
-    streams = _streams(turn)
+    streams = all_streams(turn.memory)
     wire.ensure(streams)
     if incarnation is Incarnation.SAME:
         _publish_missing(turn, broker)
@@ -74,9 +74,10 @@ def take_stock(turn: Turn, broker: CoordinatorBroker, wire: Wire, found: BrokerS
     wire.clear_leftovers(live, streams)
 
 
-def _streams(turn: Turn) -> set[tuple[str, str]]:
-    streams = {lease.stream for lease in turn.leases}
-    for worker in turn.fleet:
+def all_streams(memory: Memory) -> set[tuple[str, str]]:
+    """Capability or "" and worker or "" of every assignment stream that should exist."""
+    streams = {lease.stream for lease in memory.leases}
+    for worker in memory.fleet:
         streams.add(("", worker.worker_id))
         streams.update((name, "") for name in worker.capabilities)
     return streams or {("default", "")}
@@ -109,7 +110,11 @@ def _publish_missing(turn: Turn, broker: CoordinatorBroker) -> None:
         stream = lease.stream
         if stream not in last:
             last[stream] = broker.published(capability=stream[0], worker_id=stream[1])
-        if lease.entry_id > last[stream]:
+        if lease.entry_id <= last[stream]:
+            continue
+        if lease.start == "claimed" and last[stream] == EntryId(0, 0):
+            lease.doubted_ms = turn.elapsed_ms  # the stream is new: never published, or deleted after somebody took it
+        else:
             missing.append(lease)
     if missing:
         with turn.store.transaction():
