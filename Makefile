@@ -13,6 +13,12 @@ UV      := $(shell command -v uv 2>/dev/null)
 INSTALL := $(if $(UV),$(UV) pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip install --quiet --disable-pip-version-check)
 NEWVENV := $(if $(UV),$(UV) venv --quiet --seed --python $(PYTHON) $(VENV),$(PYTHON) -m venv $(VENV))
 
+# Debian takes venv out of python3 and packages it apart; a bare machine lacks it.
+ENSUREPIP := $(PYTHON) -c 'import ensurepip' 2>/dev/null || { \
+  command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && echo "Installing Debian's python3-venv ..." && \
+  { apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv; } >/dev/null; \
+} || { echo "$(PYTHON) has no venv module. On Debian: sudo apt-get install python3-venv"; exit 1; }
+
 # The levels that one `make test` runs; the rest of tests/ needs longer or is checked by `make types`.
 LEVELS := $(wildcard tests/unit tests/contract tests/property tests/integration tests/fault tests/e2e)
 
@@ -75,6 +81,7 @@ clean: ## Remove the environments and everything that tools left
 $(BIN)/python:
 	@command -v $(PYTHON) >/dev/null || { echo "Tenure needs Python 3.11 or newer, and $(PYTHON) was not found. Choose one: make PYTHON=/path/to/python3.11"; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Tenure needs Python 3.11 or newer, and $(PYTHON) is %d.%d. Choose another: make PYTHON=/path/to/python3.11" % sys.version_info[:2])'
+	@$(if $(UV),,$(ENSUREPIP))
 	@$(NEWVENV) || { rm -rf $(VENV); exit 1; }
 
 $(VENV)/.dev-installed: pyproject.toml | $(BIN)/python
