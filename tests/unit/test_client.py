@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -149,7 +149,7 @@ def test_map_reads_its_iterable_only_as_far_as_requests_have_gone_out(fleet: Scr
 
 
 REFUSED: Sequence[tuple[Callable[[Client], object], type[Exception]]] = [
-    (lambda client: client.submit(exponent, "28"), InvalidArguments),
+    (lambda client: client.submit(exponent, cast("Any", "28")), InvalidArguments),
     (lambda client: client.submit(exponent, float("nan")), InvalidArguments),
     (lambda client: client.submit(lambda: 1), UnknownHandler),
     (lambda client: client.submit("no reference"), UnknownHandler),
@@ -160,7 +160,7 @@ REFUSED: Sequence[tuple[Callable[[Client], object], type[Exception]]] = [
     (lambda client: client.using(priority=2_000).submit(anything, 1), UsageError),
     (lambda client: client.using(capability="ü").submit(anything, 1), UsageError),
     (lambda client: client.using(start="claimed", exclusive=True), UsageError),
-    (lambda client: client.using(capabilty="cpu"), UsageError),
+    (lambda client: client.using(**cast("Any", {"capabilty": "cpu"})), UsageError),
     (lambda client: client.using(key="k" * 129), UsageError),
     (lambda client: client.using(run="not a name"), UsageError),
 ]
