@@ -10,14 +10,17 @@ from tenure.cli.cancel import cancel
 from tenure.cli.completion import completion
 from tenure.cli.coordinator import coordinator
 from tenure.cli.directives import directives
+from tenure.cli.doctor import doctor
 from tenure.cli.ending import result, wait
 from tenure.cli.explain import explain
 from tenure.cli.leases import leases
+from tenure.cli.map import map_rows
 from tenure.cli.quarantine import quarantine
 from tenure.cli.sections import Sections
 from tenure.cli.submit import submit
 from tenure.cli.tasks import tasks
 from tenure.cli.up import up
+from tenure.cli.worker import worker
 from tenure.cli.workers import workers
 
 
@@ -40,7 +43,7 @@ def tenure() -> None:
 
 
 tenure.section("Start here", up)
-tenure.section("Work", submit, wait, result, cancel, explain)
+tenure.section("Work", submit, map_rows, wait, result, cancel, explain)
 tenure.section("Records", tasks, workers, leases, directives, quarantine)
-tenure.section("Parts of a fleet", broker, coordinator)
-tenure.section("Help", completion)
+tenure.section("Parts of a fleet", broker, coordinator, worker)
+tenure.section("Help", doctor, completion)

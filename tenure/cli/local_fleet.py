@@ -90,6 +90,7 @@ class LocalFleet:
 
     def open(self) -> None:
         """Take the data folder and start the broker. Raises `DataInUse` or a broker's error."""
+        self._plan.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._plan.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = _take(self._plan.folder / "up.lock")
         self._owner_pipe, self._owner_end = os.pipe()
@@ -103,7 +104,7 @@ class LocalFleet:
 
     def start_worker(self, name: str, options: Sequence[str]) -> Part:
         """Start a worker under that id."""
-        state = str(self._plan.folder / "workers" / name)
+        state = str(self._plan.folder)
         own = ["worker", "--json", "--worker-id", name, "--state-dir", state]
         return self._start(name, [*own, *self._connection(), *options])
 

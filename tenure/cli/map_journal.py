@@ -8,6 +8,7 @@ one number per row.
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
 import os
 from contextlib import contextmanager
@@ -27,11 +28,12 @@ _TAIL: Final = ("error", "task_id", "attempt")
 @final
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one row ended: a value, or an error in words."""
+    """How one row ended: a value, or an error in words. `key` is the row's, with its generation."""
 
     key: str
     task_id: str
     attempt: int | None
+    state: str
     value: Any = None
     error: str = ""
 
@@ -61,8 +63,14 @@ class Journal:
 
     def __enter__(self) -> Self:
         """Open the journal, reading what an earlier start has left."""
-        self._file = self.path.open("a+b")
-        self._recover(self._file)
+        file = self._file = self.path.open("a+b")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                f"another `tenure map` is writing {self.out}", "Wait for it, or choose another --out"
+            ) from None
+        self._recover(file)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -82,7 +90,8 @@ class Journal:
     def add(self, outcome: Outcome) -> None:
         """Append an outcome; the newest of a row counts."""
         line = json.dumps(
-            [outcome.key, outcome.task_id, outcome.attempt, outcome.value, outcome.error], ensure_ascii=False
+            [outcome.key, outcome.task_id, outcome.attempt, outcome.state, outcome.value, outcome.error],
+            ensure_ascii=False,
         )
         file = self._opened()
         place = file.seek(0, os.SEEK_END)
@@ -193,10 +202,10 @@ def _run_of(header: bytes) -> str:
 
 def _outcome_of(line: bytes) -> Outcome | None:
     try:
-        key, task_id, attempt, value, error = json.loads(line)
+        key, task_id, attempt, state, value, error = json.loads(line)
     except (ValueError, TypeError):
         return None
-    return Outcome(key, task_id, attempt, value, error) if line.endswith(b"\n") else None
+    return Outcome(key, task_id, attempt, state, value, error) if line.endswith(b"\n") else None
 
 
 def _spread(value: object) -> dict[str, Any]:

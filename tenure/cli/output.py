@@ -49,6 +49,11 @@ def plain(value: object) -> str:
     return " ".join(text.split())
 
 
+def listed(names: Iterable[object]) -> str:
+    """Names in one cell."""
+    return ", ".join(map(str, names)) or "-"
+
+
 def moment(at_ms: int) -> str:
     """A wall-clock time of the coordinator in this host's time zone."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -8,7 +8,7 @@ import click
 
 from tenure.cli.desk import with_desk
 from tenure.cli.leases import LEASES
-from tenure.cli.output import Column, moment
+from tenure.cli.output import Column, listed, moment
 from tenure.cli.records import (
     Listing,
     amounts,
@@ -33,7 +33,7 @@ WORKERS: Final = Listing(
         Column("SITE", "site"),
         Column("SLOTS", "slots", right=True),
         Column("HELD", "holding", right=True),
-        Column("CAPABILITIES", "capabilities"),
+        Column("CAPABILITIES", "capabilities", listed),
         Column("HOST", "host"),
         Column("PID", "pid", right=True),
         Column("SEEN", "seen_at_ms", moment),

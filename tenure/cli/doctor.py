@@ -1,0 +1,82 @@
+"""`tenure doctor`: what is wrong here, and what to do about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, final
+
+import click
+
+from tenure.cli.desk import collect, with_desk
+from tenure.cli.failures import FLEET_COULD_NOT
+from tenure.cli.output import colour_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tenure.cli.checks import Finding
+    from tenure.cli.desk import Desk
+
+_WIDTH: Final = 4
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DoctorForm:
+    """The options of `tenure doctor`."""
+
+    database: Path | None
+
+
+@click.command(short_help="Check broker, coordinator, database, workers, clocks and permissions.")
+@click.option("--database", type=click.Path(path_type=Path), metavar="FILE", help="A database on this host to look at.")
+@with_desk
+def doctor(desk: Desk, /, **options: object) -> int:
+    """Check everything that this host can see. Exits with 3 when something is bad."""
+    form = collect(DoctorForm, options)
+    findings: list[Finding] = []
+    for finding in _findings(desk, form.database):
+        findings.append(finding)
+        _print(desk, finding)
+    if desk.output.as_json:
+        desk.output.json([finding._asdict() for finding in findings])
+    levels = {finding.level for finding in findings}
+    if "bad" in levels:
+        desk.output.say("Something is bad: see above.", bold=True)
+        return FLEET_COULD_NOT
+    desk.output.say("It works; see the warnings." if "warn" in levels else "Everything is in order.", bold=True)
+    return 0
+
+
+def _findings(desk: Desk, database: Path | None) -> Iterator[Finding]:
+    from tenure.cli import checks
+    from tenure.errors import InvalidSettings, TenureError
+
+    try:
+        url = desk.settings.resolve_broker_url()
+    except InvalidSettings as error:
+        yield checks.bad("settings", error.message, error.remedy)
+        return
+    yield from checks.settings(desk.settings)
+    yield from _sorted_out(checks.broker(url))
+    try:
+        status = checks.coordinator_status(desk)
+    except TenureError as error:
+        yield checks.bad("coordinator", error.message, error.remedy or "Start it with `tenure coordinator`")
+        yield from checks.database(database)
+        return
+    yield from checks.coordinator(status, desk.session.clock.now_ms())
+    yield from checks.database(database or checks.local_database(status.row))
+    yield from checks.workers(desk, status.row)
+
+
+def _sorted_out(findings: Sequence[Finding]) -> Sequence[Finding]:
+    """The worst first: what does not work at all explains the rest."""
+    return sorted(findings, key=lambda finding: ("bad", "warn", "ok").index(finding.level))
+
+
+def _print(desk: Desk, finding: Finding) -> None:
+    remedy = f" {finding.remedy}." if finding.remedy else ""
+    level = finding.level.ljust(_WIDTH)
+    desk.output.say(f"{level}  {finding.about}: {finding.text}.{remedy}", colour=colour_of(finding.level))

@@ -1,0 +1,154 @@
+"""The command line in tests: run a command line in this process, over a fleet that answers from a script."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Unpack, cast
+
+import pytest
+
+from tenure.cli.desk import Session
+from tenure.cli.main import run
+from tenure.client.calls import Call
+from tenure.client.handle import Handle
+from tenure.client.options import SubmitOptions
+from tenure.errors import TenureError
+from tenure.protocol.client_messages import Ask, Done, Query, Reply
+from tenure.protocol.states import TaskState
+from tenure.protocol.worker_messages import Failure, FailureKind
+from tenure.settings import Settings
+from tenure.testing import ManualClock, SeededEntropy
+
+START_MS = 1_700_000_000_000
+_DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+
+def task_id(number: int, at_ms: int = START_MS) -> str:
+    """The id of a task that was submitted at that moment."""
+    time = "".join(_DIGITS[(at_ms >> shift) & 31] for shift in range(45, -1, -5))
+    return f"{time}{number:016d}"
+
+
+class Printed(NamedTuple):
+    """What one command line did."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@dataclass
+class FakeTask:
+    """A task as the fake fleet keeps it."""
+
+    task_id: str
+    key: str
+    work: Any
+    done: Done | None = None
+
+
+@dataclass
+class FakeFleet:
+    """Answers questions with `rows` by kind or list name, and ends tasks as `ends` says."""
+
+    rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict[str, "list[dict[str, Any]]"])
+    error: TenureError | None = None
+    now_ms: int = START_MS
+    asked: list[Ask] = field(default_factory=list["Ask"])
+    options: list[SubmitOptions] = field(default_factory=list["SubmitOptions"])
+    tasks: dict[str, FakeTask] = field(default_factory=dict[str, FakeTask])
+    """By key."""
+    ends: Any = None
+    """Called with the work of a fresh task; its answer is a value, or an exception to fail with, or None to go on."""
+
+    def ask(self, request: Ask) -> Reply:
+        self.asked.append(request)
+        if self.error is not None:
+            raise self.error
+        name = request.what if isinstance(request, Query) else request.kind
+        return Reply(request_id="r1", rows=tuple(self._rows(name, request)))
+
+    def using(self, **options: Unpack[SubmitOptions]) -> Any:
+        if self.error is not None:
+            raise self.error
+        self.options.append(options)
+        return FakeSubmitter(self, options)
+
+    def handle(self, task_id: str) -> Handle[Any]:
+        task = next(task for task in self.tasks.values() if task.task_id == task_id)
+        return self.attached(task)
+
+    def add(self, key: str, work: object) -> Handle[Any]:
+        """Submit under a key: a second submission is the first task."""
+        if key not in self.tasks:
+            task = self.tasks[key] = FakeTask(task_id(len(self.tasks), self.now_ms), key, work)
+            task.done = self._end(task)
+        return self.attached(self.tasks[key])
+
+    def attached(self, task: FakeTask) -> Handle[Any]:
+        handle: Handle[Any] = Handle(lambda _: None)
+        handle.admit(task.task_id, TaskState.QUEUED)
+        if task.done is not None:
+            handle.settle(task.done)
+        return handle
+
+    def _end(self, task: FakeTask) -> Done | None:
+        value = self.ends(task.work) if self.ends else None
+        if value is None:
+            return None
+        if isinstance(value, TaskState):
+            return Done(task_id=task.task_id, state=value)
+        if isinstance(value, Exception):
+            failure = Failure(kind=FailureKind.EXCEPTION, message=str(value), trace="Traceback: here")
+            return Done(task_id=task.task_id, state=TaskState.FAILED, attempt=1, fence=1, failure=failure)
+        return Done(task_id=task.task_id, state=TaskState.SUCCEEDED, attempt=1, fence=1, value=json.dumps(value))
+
+    def _rows(self, name: str, request: Ask) -> Sequence[Mapping[str, Any]]:
+        if name == "status":
+            return self.rows.get(name) or [{"now_ms": self.now_ms}]
+        if isinstance(request, Query) and dict(request.where).keys() == {"key"}:
+            return [{"task_id": "x"}] if dict(request.where)["key"] in self.tasks else []
+        return self.rows.get(name, [])
+
+
+@dataclass
+class FakeSubmitter:
+    """What `using` gives."""
+
+    fleet: FakeFleet
+    options: SubmitOptions
+
+    def submit(self, function: Any, /, *args: Any, **kwargs: Any) -> Handle[Any]:
+        return self.fleet.add(self.options.get("key", f"k{len(self.fleet.tasks)}"), Call(function, args, kwargs))
+
+    def command(self, argv: Sequence[str]) -> Handle[Any]:
+        return self.fleet.add(self.options.get("key", f"k{len(self.fleet.tasks)}"), tuple(argv))
+
+    def submit_many(self, calls: Sequence[Call]) -> list[Handle[Any]]:
+        return [self.fleet.add(call.key, call) for call in calls]
+
+
+class CommandLine:
+    """Runs command lines over a fake fleet and tells what they printed."""
+
+    def __init__(self, fleet: FakeFleet, capsys: pytest.CaptureFixture[str]) -> None:
+        self.fleet = fleet
+        self.clock = ManualClock(START_MS)
+        self._capsys = capsys
+
+    def __call__(self, *arguments: str) -> Printed:
+        @contextmanager
+        def open_client(_: Settings) -> Generator[Any]:
+            yield self.fleet
+
+        session = Session(open_client=cast("Any", open_client), clock=self.clock, entropy=SeededEntropy())
+        self._capsys.readouterr()
+        code = run(arguments, session)
+        captured = self._capsys.readouterr()
+        return Printed(code, captured.out, captured.err)
