@@ -1,0 +1,98 @@
+"""A coordinator's broker that fails, or lets something happen, at a chosen call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeVar
+
+from tenure.broker.base import (
+    BrokerState,
+    CoordinatorBroker,
+    Delivery,
+    EntryId,
+    Mailing,
+    PendingEntry,
+    Publication,
+    PublishOutcome,
+    StreamEntry,
+    WithdrawOutcome,
+)
+
+_T = TypeVar("_T")
+
+
+class Killed(Exception):
+    """The process ends here: nothing that follows in it happens."""
+
+
+def kill() -> None:
+    raise Killed
+
+
+@dataclass
+class Trip:
+    """When something is to happen: before or after the `at`-th call, counted from 1; 0 is never."""
+
+    at: int = 0
+    when: Literal["before", "after"] = "before"
+    act: Callable[[], None] = lambda: None
+    calls: list[str] = field(default_factory=list[str])
+    """The names of the calls so far."""
+
+    def pass_on(self, name: str, call: Callable[[], _T]) -> _T:
+        self.calls.append(name)
+        here = len(self.calls) == self.at
+        if here and self.when == "before":
+            self.act()
+        answer = call()
+        if here and self.when == "after":
+            self.act()
+        return answer
+
+
+@dataclass
+class Tripwire:
+    """Passes every call on, past its trip."""
+
+    inner: CoordinatorBroker
+    trip: Trip = field(default_factory=Trip)
+
+    def state(self) -> BrokerState:
+        return self.trip.pass_on("state", self.inner.state)
+
+    def mark(self, marker: str) -> None:
+        return self.trip.pass_on("mark", lambda: self.inner.mark(marker))
+
+    def ensure_streams(self, *, capabilities: Sequence[str], workers: Sequence[str], sites: Sequence[str]) -> None:
+        return self.trip.pass_on(
+            "ensure_streams",
+            lambda: self.inner.ensure_streams(capabilities=capabilities, workers=workers, sites=sites),
+        )
+
+    def receive(self, *, sites: Sequence[str], limit: int, block_ms: int) -> list[Delivery]:
+        return self.trip.pass_on("receive", lambda: self.inner.receive(sites=sites, limit=limit, block_ms=block_ms))
+
+    def unsettled(self, *, sites: Sequence[str], limit: int) -> list[Delivery]:
+        return self.trip.pass_on("unsettled", lambda: self.inner.unsettled(sites=sites, limit=limit))
+
+    def settle(self, deliveries: Sequence[Delivery], ended: Sequence[StreamEntry] = ()) -> None:
+        return self.trip.pass_on("settle", lambda: self.inner.settle(deliveries, ended))
+
+    def publish(self, publications: Sequence[Publication]) -> list[PublishOutcome]:
+        return self.trip.pass_on("publish", lambda: self.inner.publish(publications))
+
+    def withdraw(self, entries: Sequence[StreamEntry]) -> list[WithdrawOutcome]:
+        return self.trip.pass_on("withdraw", lambda: self.inner.withdraw(entries))
+
+    def published(self, *, capability: str = "", worker_id: str = "") -> EntryId:
+        return self.trip.pass_on("published", lambda: self.inner.published(capability=capability, worker_id=worker_id))
+
+    def pending(self, *, capability: str = "", worker_id: str = "") -> list[PendingEntry]:
+        return self.trip.pass_on("pending", lambda: self.inner.pending(capability=capability, worker_id=worker_id))
+
+    def heartbeats(self, workers: Sequence[tuple[str, str]]) -> list[bytes | None]:
+        return self.trip.pass_on("heartbeats", lambda: self.inner.heartbeats(workers))
+
+    def post(self, mailings: Sequence[Mailing], echoes: Mapping[str, str], echo_ttl_ms: int) -> None:
+        return self.trip.pass_on("post", lambda: self.inner.post(mailings, echoes, echo_ttl_ms))
