@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from threading import Condition
 
 from tenure.broker.base import Delivery, EntryId
@@ -102,7 +102,9 @@ class ScriptedFleet:
         if self.drop_replies:
             self.drop_replies -= 1
             return
-        self.post(reply, *([Notice(done=tuple(ended))] if ended and not self.drop_notices else []))
+        self.post(reply)
+        if ended and not self.drop_notices:
+            self.post(Notice(done=tuple(ended)))
 
     def _answer(self, request_id: str, ask: Ask) -> tuple[Reply, list[Done]]:
         if self.refusal is not None:
@@ -115,20 +117,23 @@ class ScriptedFleet:
                 ended = [self.tasks[task_id] for task_id in fresh if self._is_over(task_id)]
                 return Reply(request_id=request_id, admitted=admitted, warnings=self.warnings), ended
             case Watch():
-                return self._watch(request_id, ask.task_ids), []
+                return self._watch(request_id, ask.task_ids)
             case Cancel():
-                for task_id in ask.task_ids:
-                    if self.tasks[task_id].state is TaskState.QUEUED:
-                        self.tasks[task_id] = Done(task_id=task_id, state=TaskState.CANCELLED)
-                return self._watch(request_id, ask.task_ids), []
+                ended = [Done(task_id=i, state=TaskState.CANCELLED) for i in ask.task_ids if self._is_queued(i)]
+                self.tasks.update({done.task_id: done for done in ended})
+                rows = tuple({"task_id": i, "state": str(self.tasks[i].state)} for i in ask.task_ids)
+                return Reply(request_id=request_id, rows=rows), ended
             case _:
                 return Reply(request_id=request_id, rows=({"asked": ask.kind},)), []
 
-    def _watch(self, request_id: str, task_ids: Iterable[str]) -> Reply:
-        ids = tuple(task_ids)
-        if any(task_id not in self.tasks for task_id in ids):
-            return Reply(request_id=request_id, refusal=Refusal(code="unknown_task", message="no such task"))
-        return Reply(request_id=request_id, done=tuple(self.tasks[i] for i in ids if self._is_over(i)))
+    def _watch(self, request_id: str, task_ids: Sequence[str]) -> tuple[Reply, list[Done]]:
+        if any(task_id not in self.tasks for task_id in task_ids):
+            return Reply(request_id=request_id, refusal=Refusal(code="unknown_task", message="no such task")), []
+        over = tuple(self.tasks[i] for i in task_ids if self._is_over(i))
+        return Reply(request_id=request_id, done=over if self.drop_notices else ()), list(over)
+
+    def _is_queued(self, task_id: str) -> bool:
+        return self.tasks[task_id].state is TaskState.QUEUED
 
     def _is_over(self, task_id: str) -> bool:
         return self.tasks[task_id].state in TERMINAL_TASK_STATES | {TaskState.LOST}

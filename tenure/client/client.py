@@ -9,6 +9,8 @@ from itertools import islice
 from types import TracebackType
 from typing import Any, Final, ParamSpec, Self, TypeVar, Unpack, cast, final, overload
 
+from pydantic import ValidationError
+
 from tenure.client.calls import scope_of
 from tenure.client.exchange import Identity
 from tenure.client.handle import Handle
@@ -16,9 +18,10 @@ from tenure.client.options import ClientOptions, SubmitOptions
 from tenure.client.session import Connect, Session, Wiring
 from tenure.client.submitter import Desk, Submitter, checked_key
 from tenure.clock import Clock, Entropy, SystemClock, SystemEntropy
-from tenure.errors import TenureError, UnknownTask
+from tenure.errors import TenureError, UnknownTask, UsageError
 from tenure.handlers.options import TaskDefaults, TaskOptions, defaults_of
-from tenure.protocol.client_messages import Ask, Cancel, Reply, Watch
+from tenure.protocol.client_messages import Ask, Cancel, Done, Reply, Watch
+from tenure.protocol.message import describe
 from tenure.protocol.states import TaskState
 
 P = ParamSpec("P")
@@ -165,8 +168,8 @@ class Client:
         ids = iter(dict.fromkeys(task if isinstance(task, str) else task.task_id for task in tasks))
         proved: set[str] = set()
         while chunk := tuple(islice(ids, _IDS_AT_ONCE)):
-            reply = self._session.call(Cancel(task_ids=chunk, reason=reason))
-            proved.update(done.task_id for done in reply.done if done.state is TaskState.CANCELLED)
+            reply = self._session.call(_cancel_of(chunk, reason), self._take_cancelled)
+            proved.update(done.task_id for done in _cancelled(reply))
         return frozenset(proved)
 
     def ask(self, request: Ask) -> Reply:
@@ -184,16 +187,33 @@ class Client:
     def _ask_to_cancel(self, task_id: str) -> None:
         """Ask, and wait a moment for the answer; what goes wrong shows in the handle, which simply stays open."""
         with suppress(TenureError, TimeoutError):
-            answer = self._session.post(Cancel(task_ids=(task_id,)))
+            answer = self._session.post(_cancel_of((task_id,), ""), self._take_cancelled)
             if not self._session.is_own_thread():
                 answer.result(self._options.cancel_wait_ms / 1000)
+
+    def _take_cancelled(self, reply: Reply) -> None:
+        """The reply proves what the notices after it will say; whoever waits for it should find it so."""
+        self._session.tracker.settle(_cancelled(reply))
+
+
+def _cancel_of(task_ids: tuple[str, ...], reason: str) -> Cancel:
+    try:
+        return Cancel(task_ids=task_ids, reason=reason)
+    except ValidationError as error:
+        raise UsageError(f"this cannot be cancelled: {describe(error)}") from None
+
+
+def _cancelled(reply: Reply) -> list[Done]:
+    ids = [str(row["task_id"]) for row in reply.rows if row.get("state") == TaskState.CANCELLED]
+    return [Done(task_id=task_id, state=TaskState.CANCELLED) for task_id in ids]
 
 
 def _from_settings(url: str | None, options: ClientOptions) -> tuple[Wiring, ClientOptions]:
     # Only here, so that a client over its own connections needs neither settings nor a broker's driver.
     from tenure.broker.keys import Keys
     from tenure.broker.redis_client import RedisClient
-    from tenure.broker.redis_connection import BrokerUrl, RedisConnection
+    from tenure.broker.redis_connection import RedisConnection
+    from tenure.broker.url import BrokerUrl
     from tenure.settings import load_settings
 
     settings = load_settings(broker_url=url, namespace=options.namespace)

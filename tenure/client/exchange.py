@@ -95,7 +95,9 @@ class Exchange:
             client_id=identity.client_id, request_id=request_id, principal=identity.principal, ask=ask
         )
         now_ms = self._clock.elapsed_ms()
-        pending = Pending(request_id, REQUEST.dump_json(request), on_reply, asked_ms=now_ms, due_ms=now_ms)
+        # Not due at once, or the reading thread would send it a second time while this one sends it.
+        due_ms = now_ms + identity.resend_ms
+        pending = Pending(request_id, REQUEST.dump_json(request), on_reply, asked_ms=now_ms, due_ms=due_ms)
         with self._lock:
             self._pending[request_id] = pending
         self._send(pending)
@@ -167,7 +169,7 @@ class Exchange:
     def _postpone(self, waiting: Iterable[Pending]) -> None:
         now_ms = self._clock.elapsed_ms()
         for pending in waiting:
-            pending.due_ms = max(pending.due_ms, now_ms + _RETRY_MS + self._entropy.below(4 * _RETRY_MS))
+            pending.due_ms = now_ms + _RETRY_MS + self._entropy.below(4 * _RETRY_MS)
 
     def _is_hopeless(self, pending: Pending, now_ms: int) -> bool:
         patience_ms = self._identity.patience_ms

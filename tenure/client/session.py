@@ -180,9 +180,8 @@ class Session:
                 if pending is not None:
                     answered.append((pending, answer))
                     self._warn(answer.warnings)
-            elif answer.done:
+            if self.tracker.settle(answer.done):
                 self._watch_after_ms = self._first_watch_ms
-            self.tracker.settle(answer.done)
         # Waiters wake up last, so that they find their handles as the whole mail describes them.
         for pending, reply in answered:
             if reply.refusal is None:

@@ -25,14 +25,20 @@ class Tracker:
             for handle in handles:
                 self._handles.setdefault(handle.task_id, []).append(handle)
 
-    def settle(self, ends: Iterable[Done]) -> None:
-        """Pass on what is known about tasks' ends; ends of tasks without a handle are nobody's business."""
+    def settle(self, ends: Iterable[Done]) -> int:
+        """Pass on what is known about tasks' ends; answers how many handles have ended.
+
+        Ends of tasks without a handle are nobody's business.
+        """
+        ended = 0
         for done in ends:
             with self._lock:
                 handles = self._handles.pop(done.task_id, [])
             unsettled = [handle for handle in handles if not handle.settle(done)]
             if unsettled:
                 self.add(unsettled)
+            ended += len(handles) - len(unsettled)
+        return ended
 
     def fail(self, task_ids: Iterable[str], error: TenureError) -> None:
         """End these tasks' handles with `error`."""
