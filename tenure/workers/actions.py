@@ -1,0 +1,106 @@
+"""What the worker's core decides: frozen values that the agent carries out in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+if TYPE_CHECKING:
+    from tenure.protocol.envelope import CallWork, CommandWork
+    from tenure.protocol.worker_messages import (
+        Binding,
+        Claimed,
+        Finished,
+        Hello,
+        Leaving,
+        Progressed,
+        Released,
+    )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Report an event. `keep` asks for a place in the spool first."""
+
+    event: Hello | Claimed | Finished | Released | Progressed | Leaving
+    keep: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """The attempt has its verdict: its report may leave the spool."""
+
+    task_id: str
+    fence: int
+
+
+@final
+@dataclass(slots=True)
+class StartCall:
+    """Put a call into the socket of a slot's child; the child is started when there is none."""
+
+    slot: int
+    call: int
+    binding: Binding
+    work: CallWork
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class StartCommand:
+    """Run a command in a slot; an idle child there is ended first."""
+
+    slot: int
+    call: int
+    binding: Binding
+    work: CommandWork
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Take back the calls that a slot's child has not begun, and answer with `Recalled`."""
+
+    slot: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CancelCall:
+    """Ask a slot's child to cancel one call on its own; only async handlers obey."""
+
+    slot: int
+    call: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class EndTree:
+    """End the whole process tree of a slot: SIGTERM, after `grace_ms` SIGKILL, until nothing is left."""
+
+    slot: int
+    grace_ms: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class AllowUntil:
+    """Tell a slot's runner how long its tree may run (elapsed time); None: nothing that needs a lease is running.
+
+    After `until_ms` follow SIGTERM, `grace_ms`, and SIGKILL.
+    """
+
+    slot: int
+    until_ms: int | None
+    grace_ms: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """All is done: send what is left to send, and end the agent."""
+
+
+Action = Tell | Forget | StartCall | StartCommand | Recall | CancelCall | EndTree | AllowUntil | Leave

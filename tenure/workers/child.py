@@ -1,0 +1,143 @@
+"""The child: a reused process that imports handlers and runs calls.
+
+Sync handlers run one at a time in the main thread; async handlers run side by side in one event loop. Results go out at
+once, over a socket of their own: whatever handlers print goes to the agent's log.
+
+User code may do anything here. It may end the process (the runner reports that), raise anything (a failure like any
+other), fork (a copy that comes back from a handler ends at once), or spoil the descriptors (the agent then ends the
+tree). On SIGTERM a handler that has ever asked `current().cancelled()` is left to end by itself; any other gets
+`Stopped` raised where it is, so that its `finally` blocks run.
+
+Started by the runner as `python -m tenure.workers.child [--allow <module>]... <calls descriptor> <results descriptor>`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING, Final, final
+
+from tenure.clock import SystemClock
+from tenure.handlers.context import running
+from tenure.handlers.resolve import Handler, load
+from tenure.workers.calls import MAX_PACKET_BYTES, Call, FromChild, Imported, Returned, read_packet, write_frame
+from tenure.workers.child_failures import failed, rendered
+from tenure.workers.child_run import Run, Stopped
+from tenure.workers.frames import frame
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tenure.clock import Clock
+    from tenure.workers.child_async import Loop
+
+
+@final
+class Child:
+    """Serves calls until the agent closes the socket.
+
+    Args:
+        calls: packets with calls; also read by the agent, so its flags are never changed.
+        results: the stream of frames to the agent.
+        allowed: modules that handlers may come from.
+        clock: for durations.
+    """
+
+    def __init__(self, calls: socket.socket, results: socket.socket, allowed: Sequence[str], clock: Clock) -> None:
+        self.calls: Final = calls
+        self.clock: Final = clock
+        self._results = results
+        self._allowed = allowed
+        self._handlers: dict[str, Handler] = {}
+        self._pid = os.getpid()
+        self._run: Run | None = None
+        self._loop: Loop | None = None
+        self.ending = False
+
+    def serve(self) -> None:
+        """Run calls until there are no more to come."""
+        signal.signal(signal.SIGTERM, self._on_term)
+        while packet := self.calls.recv(MAX_PACKET_BYTES):
+            message = read_packet(packet)
+            if isinstance(message, Call):
+                self.run(message)
+
+    def run(self, call: Call) -> None:
+        """Run one call to its end; an async one together with all that come meanwhile."""
+        began_ms = self.clock.elapsed_ms()
+        try:
+            handler = self.handler(call.handler)
+            if handler.is_async:
+                self._run_loop(call)
+                return
+            context = self.context(call)
+            self._run = context
+            with running(context):
+                value = handler.call(call.arguments)
+            self._run = None
+            message: FromChild = Returned(call.call, self.clock.elapsed_ms() - began_ms, rendered(value))
+        except Stopped:
+            raise
+        except BaseException as error:  # noqa: BLE001 - user code may raise anything
+            self._run = None
+            message = failed(call.call, self.clock.elapsed_ms() - began_ms, error)
+        self.send(message)
+
+    def handler(self, reference: str) -> Handler:
+        """The handler of that reference, imported once. Raises what `tenure.handlers.resolve.load` raises."""
+        handler = self._handlers.get(reference)
+        if handler is None:
+            handler = load(reference, self._allowed)
+            self._handlers[reference] = handler
+            self.send(Imported(reference, handler.is_async))
+        return handler
+
+    def context(self, call: Call) -> Run:
+        """What `tenure.current()` gives to that call."""
+        return Run(call, self.send, self.clock)
+
+    def send(self, message: FromChild) -> None:
+        """Send a message to the agent; never from a forked copy of this process."""
+        if os.getpid() != self._pid:
+            os._exit(1)
+        self._results.sendall(frame(write_frame(message)))
+
+    def _run_loop(self, first: Call) -> None:
+        # Loaded here: asyncio doubles the time that a child with sync handlers takes to start.
+        from tenure.workers.child_async import Loop
+
+        if self._loop is None:
+            self._loop = Loop(self)
+        self._loop.run(first)
+
+    def _on_term(self, *_: object) -> None:
+        context = self._run
+        if context is None:
+            self.ending = True
+            raise Stopped
+        context.stop()
+
+
+def main(arguments: list[str]) -> int:
+    """Run a child until its agent closes the socket."""
+    *options, calls, results = arguments
+    allowed = [module for flag, module in zip(options[::2], options[1::2], strict=True) if flag == "--allow"]
+    for descriptor in (int(calls), int(results)):
+        os.set_inheritable(descriptor, False)  # noqa: FBT003
+    os.dup2(2, 1)
+    child = Child(socket.socket(fileno=int(calls)), socket.socket(fileno=int(results)), allowed, SystemClock())
+    try:
+        child.serve()
+    except (Stopped, OSError):
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    # Handlers' exit functions and left-over threads must not keep the process: the runner would have to kill it.
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

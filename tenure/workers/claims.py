@@ -1,0 +1,221 @@
+"""The worker's core: a state machine without I/O. Inputs go in with the time, actions come out, nothing else happens.
+
+What may be relied on, whatever order inputs come in: no (task, fence) is started twice; a `granted` task is started
+only after a grant for the nonce that this agent drew; every handout is in the heartbeats from the input that brought
+it until its verdict; nothing is left running when its right to run has passed (see `rights.py`); a result is told until
+a verdict comes. `tests/property/test_worker_claims.py` searches for counterexamples.
+
+The core is not safe for threads; the agent holds one lock around it, and every call is short.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from tenure.protocol.control_messages import Drain, Granted, Judged, Order, Refused, Registered, SayHello, Stop
+from tenure.protocol.envelope import CallWork
+from tenure.protocol.worker_messages import Heartbeat
+from tenure.workers.answers import Answers
+from tenure.workers.conclusions import finish, stopped
+from tenure.workers.floor import Floor
+from tenure.workers.holds import Hold, Stage
+from tenure.workers.inputs import (
+    BeatTaken,
+    CallEnded,
+    DrainAsked,
+    HandlerSeen,
+    Input,
+    Ordered,
+    ProgressMade,
+    Recalled,
+    Reconnected,
+    Restored,
+    Taken,
+    TreeEnded,
+)
+from tenure.workers.intake import Intake
+from tenure.workers.ledger import Ledger
+from tenure.workers.membership import Membership, Parts, Profile
+from tenure.workers.pace import Pace
+from tenure.workers.rights import Rights
+from tenure.workers.rounds import IDLE_ROUND_MS, ROUND_MS, Rounds
+from tenure.workers.stopping import Stopper
+
+if TYPE_CHECKING:
+    from tenure.clock import Entropy
+    from tenure.protocol.worker_messages import Finished, Released
+    from tenure.workers.actions import Action
+
+
+@final
+class Claims:
+    """The state machine. `handle` takes an input, `collect` answers the actions that are due."""
+
+    def __init__(self, profile: Profile, entropy: Entropy) -> None:
+        self._profile = profile
+        self._epoch = 0
+        self._round_due_ms = 0
+        self._ledger = Ledger()
+        self._rights = Rights(profile.generation)
+        self._pace = Pace(profile.hello.slots)
+        self._floor = Floor(profile.hello.slots, self._ledger, self._pace, self._rights)
+        self._stopper = Stopper(self._ledger, self._floor)
+        self._rounds = Rounds(self._ledger, self._floor, self._rights, self._stopper)
+        self._intake = Intake(self._ledger, self._rights, self._stopper, entropy)
+        self._answers = Answers(self._ledger, self._rights, self._intake, self._stopper)
+        parts = Parts(self._ledger, self._floor, self._stopper, self._intake, self._answers)
+        self._membership = Membership(profile, parts)
+
+    # --- what the agent asks --------------------------------------------------------------------
+
+    def handle(self, happened: Input, now_ms: int) -> None:
+        """Apply one input."""
+        match happened:
+            case CallEnded():
+                self._call_ended(happened, now_ms)
+            case Taken():
+                self._intake.take(happened, now_ms)
+            case Ordered():
+                self._obey(happened, now_ms)
+            case ProgressMade():
+                self._progress_made(happened)
+            case Recalled():
+                self._stopper.recalled(happened, now_ms)
+                self._membership.give_back(now_ms)
+            case TreeEnded():
+                self._tree_ended(happened, now_ms)
+            case _:
+                self._handle_rare(happened, now_ms)
+
+    def collect(self, now_ms: int) -> list[Action]:
+        """Place what may start, do what is due, and hand out the actions decided since the last call."""
+        if now_ms >= self._round_due_ms:
+            self._membership.round(now_ms)
+            self._rounds.round(now_ms)
+            self._answers.repeat(now_ms)
+        if self._ledger.ready:
+            self._floor.pump(now_ms)
+            self._rounds.give_back_blocked(now_ms)
+        pause_ms = ROUND_MS if self._ledger.unfinished else IDLE_ROUND_MS
+        if now_ms >= self._round_due_ms or self._round_due_ms > now_ms + pause_ms:
+            self._round_due_ms = now_ms + pause_ms
+        actions, self._ledger.actions = self._ledger.actions, []
+        return actions
+
+    def due_ms(self) -> int:
+        """When `collect` wants to be called although nothing happened."""
+        return self._round_due_ms
+
+    def pulse(self, now_ms: int) -> Heartbeat:
+        """The heartbeat that is about to be sent; `now_ms` must have been read before."""
+        return Heartbeat(
+            generation=self._profile.generation,
+            sequence=self._rights.next_beat(now_ms),
+            window=self.window(now_ms),
+            held=tuple(hold.held() for hold in self._ledger.holds()),
+        )
+
+    def shortest_ttl_ms(self) -> int:
+        """The smallest ttl of all holds and of the worker itself."""
+        own_ms = self._profile.hello.ttl_ms
+        return min((hold.ttl_ms for hold in self._ledger.holds()), default=own_ms)
+
+    def window(self, now_ms: int) -> int:
+        """How many assignments the worker wants in hand."""
+        return 0 if self._intake.closed else self._floor.window(now_ms)
+
+    def room(self, now_ms: int) -> int:
+        """How many more assignments may be taken now."""
+        return max(self.window(now_ms) - self._ledger.unfinished, 0)
+
+    def counts(self) -> dict[str, int]:
+        """How many holds ended in which way."""
+        return dict(self._ledger.counts)
+
+    # --- inputs ---------------------------------------------------------------------------------
+
+    def _handle_rare(
+        self, happened: Restored | HandlerSeen | BeatTaken | Reconnected | DrainAsked, now_ms: int
+    ) -> None:
+        match happened:
+            case BeatTaken():
+                self._rights.taken(happened.sequence, happened.echo, self._epoch)
+                self._floor.push_deadlines()
+            case HandlerSeen():
+                slot = self._floor.slots[happened.slot]
+                self._floor.handler_seen(slot, happened.handler, is_async=happened.is_async)
+            case Reconnected():
+                if happened.fresh:
+                    self._membership.say_hello(now_ms)
+                self._answers.repeat(now_ms, at_once=True)
+            case Restored():
+                for report in happened.reports:
+                    self._restore(report, now_ms)
+            case DrainAsked():
+                self._membership.drain(now_ms, at_once=happened.at_once)
+
+    def _obey(self, happened: Ordered, now_ms: int) -> None:
+        if happened.control.epoch < self._epoch:
+            return
+        self._epoch = happened.control.epoch
+        for order in happened.control.orders:
+            self._obey_one(order, now_ms)
+
+    def _obey_one(self, order: Order, now_ms: int) -> None:
+        match order:
+            case Judged():
+                self._answers.judged(order)
+            case Granted():
+                self._answers.granted(order, now_ms)
+            case Refused():
+                self._answers.refused(order, now_ms)
+            case Stop():
+                self._answers.stop(order, now_ms)
+            case SayHello():
+                self._membership.say_hello(now_ms)
+            case Registered():
+                self._membership.registered(order, now_ms)
+            case Drain():
+                self._membership.ordered_to_drain(now_ms)
+
+    def _call_ended(self, happened: CallEnded, now_ms: int) -> None:
+        slot = self._floor.slots[happened.slot]
+        hold = slot.placed.get(happened.call)
+        if hold is None:
+            return
+        self._floor.remove(slot, hold, now_ms)
+        slot.failures = 0
+        if happened.outcome is None:
+            stopped(self._ledger, hold, now_ms, started=True)
+            return
+        if isinstance(hold.work, CallWork):
+            self._pace.note(hold.work.handler, happened.duration_ms)
+        finish(self._ledger, hold, happened.outcome, happened.duration_ms, now_ms)
+
+    def _tree_ended(self, happened: TreeEnded, now_ms: int) -> None:
+        if happened.outcome is not None:
+            self._pace.note("", happened.duration_ms)
+        self._stopper.tree_ended(happened, now_ms)
+        self._membership.give_back(now_ms)
+
+    def _progress_made(self, happened: ProgressMade) -> None:
+        hold = self._floor.slots[happened.slot].placed.get(happened.call)
+        if hold is not None:
+            hold.progress = (happened.fraction_ppm, happened.message)
+
+    def _restore(self, report: Finished | Released, now_ms: int) -> None:
+        binding = report.binding
+        if self._ledger.knows((binding.task_id, binding.fence)):
+            return
+        hold = Hold(
+            call=self._ledger.next_call(),
+            binding=binding,
+            ttl_ms=self._profile.hello.ttl_ms,
+            exclusive=False,
+            base_ms=now_ms,
+            after_beat=self._rights.sequence,
+            stage=Stage.OVER,
+            told_ms=now_ms,
+            report=report,
+        )
+        self._ledger.add(hold)

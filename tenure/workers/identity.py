@@ -1,0 +1,112 @@
+"""Who this agent is: a durable worker id, the number of this agent, and the locks that keep it alone.
+
+Two locks, both held by being open. `agent.lock` is this process's: a second agent of the same id on this host is
+refused at once. `runners.lock` is handed to every runner: a new agent waits for it, so that it runs nothing before
+everything that its predecessor left behind is gone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, final
+
+from tenure.errors import InvalidSettings, WorkerBusy
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tenure.clock import Clock, Entropy
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+_RUNNERS_PATIENCE_MS: Final = 60_000
+_LOOK_AGAIN_MS: Final = 50
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A worker's id, the number of its agent from 1, its folder, and the open locks."""
+
+    worker_id: str
+    generation: int
+    folder: Path
+    agent_lock: int
+    runners_lock: int
+
+    def release(self) -> None:
+        """Let another agent take over, as soon as all runners have ended."""
+        os.close(self.runners_lock)
+        os.close(self.agent_lock)
+
+
+def assume(state_dir: Path, worker_id: str | None, clock: Clock, entropy: Entropy) -> Identity:
+    """Become that worker, or the one that `state_dir` remembers when no id is given.
+
+    Raises:
+        InvalidSettings: the id is no name, or the folder cannot be written.
+        WorkerBusy: another agent of that id runs on this host, or its processes do not end.
+    """
+    try:
+        name = worker_id or _remembered_name(state_dir, entropy)
+        if not _NAME.fullmatch(name):
+            raise InvalidSettings(f"{name!r} cannot be a worker's id", "Use up to 64 letters, digits, '.', '_' and '-'")
+        folder = state_dir / "workers" / name
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        agent_lock = _lock(folder / "agent.lock", name)
+        runners_lock = _wait_for_runners(folder / "runners.lock", name, clock)
+        return Identity(name, _next_generation(folder), folder, agent_lock, runners_lock)
+    except OSError as error:
+        raise InvalidSettings(f"the worker's folder {state_dir} cannot be used: {error.strerror}") from error
+
+
+def _remembered_name(state_dir: Path, entropy: Entropy) -> str:
+    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = state_dir / "worker-id"
+    host = re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname().partition(".")[0])[:40].strip("-") or "worker"
+    try:
+        with path.open("x", encoding="ascii") as file:
+            file.write(f"{host}-{entropy.token(4)}\n")
+    except FileExistsError:
+        pass
+    return path.read_text(encoding="ascii").strip()
+
+
+def _lock(path: Path, name: str) -> int:
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise WorkerBusy(
+            f"another agent runs as worker {name} on this host", "Stop it first, or start this one under another id"
+        ) from None
+    return descriptor
+
+
+def _wait_for_runners(path: Path, name: str, clock: Clock) -> int:
+    give_up_ms = clock.elapsed_ms() + _RUNNERS_PATIENCE_MS
+    while True:
+        try:
+            return _lock(path, name)
+        except WorkerBusy:
+            if clock.elapsed_ms() >= give_up_ms:
+                raise WorkerBusy(
+                    f"processes that an earlier agent of worker {name} started do not end",
+                    "Look for processes of `tenure.workers.runner` and what they run",
+                ) from None
+            clock.sleep_ms(_LOOK_AGAIN_MS)
+
+
+def _next_generation(folder: Path) -> int:
+    path, fresh = folder / "generation", folder / "generation.new"
+    generation = int(path.read_text(encoding="ascii")) + 1 if path.exists() else 1
+    with fresh.open("w", encoding="ascii") as file:
+        file.write(f"{generation}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.rename(path)
+    return generation

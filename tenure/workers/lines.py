@@ -1,0 +1,115 @@
+"""A line to the broker: one connection, one thread, one duty, repeated until the agent ends.
+
+When the broker fails, the line is closed, waits a little longer each time (with jitter, so that a fleet does not come
+back as one), and is opened again. Duties only raise `BrokerError`; they never retry by themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Final, Protocol, final
+
+from tenure.errors import BrokerError, StreamMissing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tenure.broker.base import WorkerBroker
+    from tenure.clock import Entropy
+
+_LOG: Final = logging.getLogger(__name__)
+_FIRST_PAUSE_MS: Final = 50
+_LONGEST_PAUSE_MS: Final = 2_000
+
+
+class Duty(Protocol):
+    """What a line does."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in logs."""
+        ...
+
+    def opened(self, *, again: bool) -> None:
+        """A connection was made; `again` when an earlier one failed, or its streams were missing."""
+        ...
+
+    def turn(self, broker: WorkerBroker) -> None:
+        """Do the duty once; may block. Raises `BrokerError`."""
+        ...
+
+    def closing(self, broker: WorkerBroker) -> None:
+        """The agent ends in good order: say what is left to say."""
+        ...
+
+
+@final
+class Line:
+    """Runs a duty in a thread of its own."""
+
+    def __init__(self, duty: Duty, open_broker: Callable[[], WorkerBroker], entropy: Entropy) -> None:
+        self._duty = duty
+        self._open_broker = open_broker
+        self._entropy = entropy
+        self._halt = Event()
+        self._broker: WorkerBroker | None = None
+        self._thread = Thread(target=self._run, name=f"tenure-{duty.name}", daemon=True)
+        self._failures = 0
+        self._again = False
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def halt(self) -> None:
+        """Ask the thread to end after its turn."""
+        self._halt.set()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait for the thread; cut the connection when it does not end by itself."""
+        self._thread.join(timeout_s)
+        broker = self._broker
+        if self._thread.is_alive() and broker is not None:
+            broker.close()
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while not self._halt.is_set():
+            try:
+                self._serve()
+            except BrokerError as error:
+                self._failed(error)
+            finally:
+                self._close()
+
+    def _serve(self) -> None:
+        self._broker = self._open_broker()
+        self._duty.opened(again=self._again)
+        while not self._halt.is_set():
+            try:
+                self._duty.turn(self._broker)
+            except StreamMissing as error:
+                self._failed(error)
+                self._duty.opened(again=True)
+            else:
+                self._failures = 0
+        self._duty.closing(self._broker)
+
+    def _close(self) -> None:
+        if self._broker is not None:
+            try:
+                self._broker.close()
+            except BrokerError as error:
+                _LOG.debug("%s: closing failed: %s", self._duty.name, error)
+            self._broker = None
+
+    def _failed(self, error: BrokerError) -> None:
+        if self._halt.is_set():
+            return
+        self._again = True
+        self._failures += 1
+        level = logging.WARNING if self._failures == 3 else logging.DEBUG  # noqa: PLR2004 - a hiccup is not worth a line
+        _LOG.log(level, "%s: %s", self._duty.name, error)
+        pause_ms = min(_FIRST_PAUSE_MS << min(self._failures - 1, 10), _LONGEST_PAUSE_MS)
+        self._halt.wait((pause_ms + self._entropy.below(pause_ms)) / 1000)

@@ -1,0 +1,77 @@
+"""What a worker is started with: one frozen value, checked when it is made."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, final
+
+from tenure.errors import InvalidSettings
+from tenure.protocol.message import MAX_VALUE_BYTES
+from tenure.protocol.timing import DEFAULT_LEASE_TTL_MS
+
+ENVIRONMENT_NAMES: Final = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LC_COLLATE",
+    "LC_CTYPE",
+    "LC_MESSAGES",
+    "LC_MONETARY",
+    "LC_NUMERIC",
+    "LC_TIME",
+    "TZ",
+    "TMPDIR",
+)
+"""Variables that tasks may inherit. Nothing else of the worker's environment reaches them: it may hold credentials."""
+
+_MAX_SLOTS: Final = 4096
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    """How a worker runs.
+
+    Args:
+        state_dir: folder for identities, spools and task folders of the workers on this host.
+        capabilities: kinds of work that it takes.
+        worker_id: its durable name; None: one is made once and kept in `state_dir`.
+        slots: how many tasks it runs at a time.
+        allow: modules that handlers may come from, submodules included.
+        labels, resources: what the coordinator may require.
+        ttl_ms: how long the worker counts as alive without a heartbeat.
+        site: the principal that it reports as.
+        environment: what tasks inherit; see `ENVIRONMENT_NAMES` and `tenure.settings.inherited_environment`.
+        import_path: folders that handlers are imported from, before the interpreter's own: the worker's current folder
+            and its PYTHONPATH.
+        max_value_bytes: the largest value that a task may return.
+        python: the interpreter for runners and children.
+    """
+
+    state_dir: Path
+    capabilities: tuple[str, ...] = ("default",)
+    worker_id: str | None = None
+    slots: int = 1
+    allow: tuple[str, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    resources: tuple[tuple[str, int], ...] = ()
+    ttl_ms: int = DEFAULT_LEASE_TTL_MS
+    site: str = "local"
+    environment: tuple[tuple[str, str], ...] = ()
+    import_path: tuple[str, ...] = ()
+    max_value_bytes: int = MAX_VALUE_BYTES
+    python: str = field(default_factory=lambda: sys.executable)
+
+    def __post_init__(self) -> None:
+        """Raise `InvalidSettings` for values that cannot be."""
+        if not 1 <= self.slots <= _MAX_SLOTS:
+            raise InvalidSettings(f"a worker cannot have {self.slots} slots", f"Give it 1 to {_MAX_SLOTS}")
+        if not self.capabilities:
+            raise InvalidSettings("a worker needs a capability", "Name at least one kind of work, such as `default`")
+        if not 0 < self.max_value_bytes <= MAX_VALUE_BYTES:
+            raise InvalidSettings(
+                f"a value limit of {self.max_value_bytes} bytes cannot be", f"The wire allows up to {MAX_VALUE_BYTES}"
+            )

@@ -1,0 +1,72 @@
+"""The pulse: writes the heartbeat, and notices when the broker's data is new.
+
+It waits for nothing but the broker and the desk's short lock; user code runs in other processes, so no handler can hold
+it up.
+"""
+
+from __future__ import annotations
+
+from threading import Event
+from typing import TYPE_CHECKING, Final, final
+
+from tenure.protocol.timing import beat_interval_ms
+from tenure.workers.inputs import BeatTaken, Reconnected
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tenure.broker.base import WorkerBroker
+    from tenure.clock import Clock
+    from tenure.workers.desk import Desk
+
+
+@final
+class Pulse:
+    """See `lines.Duty`. `start_over` is called when the broker's data is new."""
+
+    name: Final = "pulse"
+
+    def __init__(self, ttl_ms: int, desk: Desk, clock: Clock, start_over: Callable[[], None]) -> None:
+        self._ttl_ms = ttl_ms
+        self._desk = desk
+        self._clock = clock
+        self._start_over = start_over
+        self._marker = ""
+        self._shortest_ms = ttl_ms
+        self._hurry = Event()
+
+    def hurry(self, ttl_ms: int) -> None:
+        """Something with that ttl was taken: beat now when the next beat would be late for it."""
+        if ttl_ms < self._shortest_ms:
+            self._hurry.set()
+
+    def stop(self) -> None:
+        """End the wait for the next beat."""
+        self._hurry.set()
+
+    def opened(self, *, again: bool) -> None:
+        """See `lines.Duty.opened`."""
+
+    def turn(self, broker: WorkerBroker) -> None:
+        """See `lines.Duty.turn`."""
+        began_ms = self._clock.elapsed_ms()
+        self._hurry.clear()
+        heartbeat, self._shortest_ms = self._desk.pulse()
+        echo = broker.beat(heartbeat.model_dump_json().encode(), self._ttl_ms)
+        self._desk.post(BeatTaken(heartbeat.sequence, echo))
+        self._look_at_marker(broker)
+        rest_ms = began_ms + beat_interval_ms(min(self._shortest_ms, self._ttl_ms)) - self._clock.elapsed_ms()
+        self._hurry.wait(max(rest_ms, 0) / 1000)
+
+    def closing(self, broker: WorkerBroker) -> None:
+        """See `lines.Duty.closing`."""
+        broker.farewell()
+
+    def _look_at_marker(self, broker: WorkerBroker) -> None:
+        marker = broker.marker()
+        if not marker or marker == self._marker:
+            return
+        if self._marker:
+            self._start_over()
+            self._desk.post(Reconnected(fresh=True))
+        self._marker = marker

@@ -1,0 +1,112 @@
+"""Stopping: how a hold comes to an end that is not its own, and what the end of a process tree means for its holds.
+
+A sync call is stopped by ending its child's tree, after everything that the child had not begun was taken back: the
+kernel decides what had begun. What is left in the child then is the one call that runs. An async call is cancelled on
+its own first; only when it does not obey in time is the tree ended, and its neighbours with it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from tenure.protocol.timing import grace_ms
+from tenure.protocol.worker_messages import Cause
+from tenure.workers.actions import CancelCall, EndTree, Recall
+from tenure.workers.conclusions import finish, stopped
+from tenure.workers.holds import NEVER, Hold, Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tenure.protocol.worker_messages import FailureKind
+    from tenure.workers.floor import Floor, Slot
+    from tenure.workers.inputs import Recalled, TreeEnded
+    from tenure.workers.ledger import Ledger
+
+
+@final
+class Stopper:
+    """Ends holds, and draws the conclusions from ended trees."""
+
+    def __init__(self, ledger: Ledger, floor: Floor) -> None:
+        self._ledger = ledger
+        self._floor = floor
+
+    def stop(self, hold: Hold, end: Cause | FailureKind, now_ms: int) -> None:
+        """End a hold for that reason; the first reason counts."""
+        if hold.stage is Stage.OVER or hold.end is not None:
+            return
+        hold.end = end
+        if hold.stage is not Stage.PLACED:
+            stopped(self._ledger, hold, now_ms, started=False)
+            return
+        slot = self._floor.slots[hold.slot]
+        if slot.ending:
+            return
+        if slot.is_command:
+            self._end_tree(slot, grace_ms(hold.ttl_ms))
+        elif slot.is_async:
+            hold.end_by_ms = now_ms + grace_ms(hold.ttl_ms)
+            self._ledger.act(CancelCall(slot.index, hold.call))
+        else:
+            self.recall(slot)
+
+    def recall(self, slot: Slot) -> None:
+        """Take back what the slot's child has not begun."""
+        if not slot.recalling and not slot.is_command:
+            slot.recalling = True
+            self._ledger.act(Recall(slot.index))
+
+    def insist(self, now_ms: int) -> None:
+        """End the tree of every async child in which a cancelled call did not obey in time."""
+        for slot in self._floor.slots:
+            late = [hold for hold in slot.placed.values() if hold.end_by_ms != NEVER and now_ms >= hold.end_by_ms]
+            if late and not slot.ending:
+                self._end_tree(slot, grace_ms(late[0].ttl_ms))
+
+    def recalled(self, happened: Recalled, now_ms: int) -> None:
+        """What a child had not begun is back: let it start elsewhere, or conclude it; end what had begun."""
+        slot = self._floor.slots[happened.slot]
+        slot.recalling = False
+        self._take_back(slot, happened.calls, now_ms)
+        begun = next((hold for hold in slot.placed.values() if hold.end is not None), None)
+        if begun is not None and not slot.ending and not slot.is_async:
+            self._end_tree(slot, grace_ms(begun.ttl_ms))
+
+    def tree_ended(self, happened: TreeEnded, now_ms: int) -> None:
+        """Conclude everything that a slot's process tree was running when it ended."""
+        slot = self._floor.slots[happened.slot]
+        was_asked = slot.ending or happened.by_deadline
+        self._take_back(slot, happened.unstarted, now_ms)
+        victims = list(slot.placed.values())
+        for hold in victims:
+            self._floor.remove(slot, hold, now_ms)
+            self._conclude(hold, happened, now_ms, others_fault=slot.ending)
+        self._floor.ended(slot, now_ms, useless=not victims and not was_asked)
+
+    def _conclude(self, hold: Hold, happened: TreeEnded, now_ms: int, *, others_fault: bool) -> None:
+        if hold.detail == "":
+            hold.detail = happened.detail
+        if happened.outcome is not None:
+            finish(self._ledger, hold, happened.outcome, happened.duration_ms, now_ms)
+            return
+        if hold.end is None:
+            if happened.by_deadline:
+                hold.end = Cause.SELF_FENCED
+            else:
+                hold.end = Cause.COLLATERAL if others_fault else Cause.PROCESS_DIED
+        stopped(self._ledger, hold, now_ms, started=True, gone=happened.gone)
+
+    def _take_back(self, slot: Slot, calls: Sequence[int], now_ms: int) -> None:
+        back = [hold for call in calls if (hold := slot.placed.get(call)) is not None]
+        for hold in back:
+            self._floor.remove(slot, hold, now_ms)
+        for hold in reversed(back):
+            if hold.end is not None:
+                stopped(self._ledger, hold, now_ms, started=False)
+            else:
+                self._ledger.make_ready(hold, first=True)
+
+    def _end_tree(self, slot: Slot, grace: int) -> None:
+        slot.ending = True
+        self._ledger.act(EndTree(slot.index, grace))
