@@ -7,6 +7,7 @@ workers that are alive keep their heartbeats. Records are read from the database
 from __future__ import annotations
 
 import sqlite3
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -20,6 +21,7 @@ from tenure.broker.memory_store import START, MemoryStore
 from tenure.coordinator.coordinator import Coordinator
 from tenure.coordinator.options import CoordinatorOptions
 from tenure.coordinator.store.database import Database
+from tenure.errors import BrokerFull
 from tenure.protocol.assignment import Ticket
 from tenure.protocol.client_messages import (
     MAIL,
@@ -128,7 +130,8 @@ class ScriptedFleet:
             self.clock.advance_ms(part_ms)
             for worker in self.workers:
                 if worker.alive:
-                    worker.beat()
+                    with suppress(BrokerFull):
+                        worker.beat()
             self.step()
 
     def connect(self, client_id: str) -> ScriptedClient:

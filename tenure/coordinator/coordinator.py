@@ -1,8 +1,8 @@
 """The loop: receive a batch, decide and commit once, then talk.
 
-`step` does one turn. Errors of the broker leave it (`BrokerUnreachable`, `StreamMissing`); the next step then first
-looks the broker over as at a start. Errors of the store undo the turn: nothing was sent or settled, so everything is
-read again. `Superseded` means that a newer coordinator is at work, and this one must end.
+`step` does one turn. Errors of the broker leave it (`BrokerUnreachable`, `StreamMissing`, `BrokerFull`); the next step
+then first looks the broker over as at a start. Errors of the store undo the turn: nothing was sent or settled, so
+everything is read again. `Superseded` means that a newer coordinator is at work, and this one must end.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import logging
 import sqlite3
 from typing import TYPE_CHECKING, Final, final
 
-from tenure.broker.incarnation import require_safe
+from tenure.broker.incarnation import Incarnation, compare, require_safe
 from tenure.coordinator import heartbeats, leases, recovery, registry, reports, requests, scheduler, sweeper
 from tenure.coordinator.turn import Memory, Outgoing, Turn
 from tenure.coordinator.wire import Wire
-from tenure.errors import BrokerUnreachable, StoreError, StreamMissing, UsageError
+from tenure.errors import BrokerFull, BrokerUnreachable, StoreError, StreamMissing, UsageError
 from tenure.protocol.client_messages import REQUEST
 from tenure.protocol.message import decode
 from tenure.protocol.worker_messages import REPORT
@@ -23,9 +23,10 @@ from tenure.protocol.worker_messages import REPORT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tenure.broker.base import CoordinatorBroker, Delivery
+    from tenure.broker.base import BrokerState, CoordinatorBroker, Delivery
     from tenure.clock import Clock, Entropy
     from tenure.coordinator.fleet import WorkerView
+    from tenure.coordinator.live import LiveLease
     from tenure.coordinator.options import CoordinatorOptions
     from tenure.coordinator.store.database import Database
     from tenure.protocol.worker_messages import Heartbeat
@@ -66,6 +67,7 @@ class Coordinator:
         self._offers = sweeper.UnclaimedOffers(broker, options.unclaimed_ms)
         self._memory = self._load()
         self._blind = True
+        self._broker_known: BrokerState | None = None
         self._looked_ms = clock.elapsed_ms()
         self._seen_ms = self._looked_ms
         self._ensured_ms = self._looked_ms
@@ -85,7 +87,7 @@ class Coordinator:
                 sites=self._sites, limit=self._options.batch_limit, block_ms=self._block_ms(block_ms)
             )
             self._turn(received, look=self._look_due())
-        except (BrokerUnreachable, StreamMissing):
+        except (BrokerFull, BrokerUnreachable, StreamMissing):
             self._blind = True
             raise
         except StoreError:
@@ -96,7 +98,9 @@ class Coordinator:
 
     def _turn(self, received: Sequence[Delivery], *, look: bool) -> None:
         news = self._look() if look else None
-        due = self._offers.examine(list(self._memory.leases), self._clock.elapsed_ms()) if look else []
+        due: list[LiveLease] = []
+        if look and not self._wire.unpublished():  # what waits for room on the broker is unclaimed for that reason
+            due = self._offers.examine(list(self._memory.leases), self._clock.elapsed_ms())
         turn = self._new_turn()
         if not received and news is None and not scheduler.wanted(turn):
             return
@@ -162,11 +166,17 @@ class Coordinator:
         workers = [worker for worker in self._memory.fleet if not worker.by_hand]
         if elapsed_ms - self._ensured_ms >= _ENSURE_EVERY_MS:
             self._ensured_ms = elapsed_ms
-            self._wire.forget_streams()
-            self._wire.ensure(recovery.all_streams(self._memory))
+            self._check_streams()
         raws = self._broker.heartbeats([(worker.site, worker.worker_id) for worker in workers])
         self._looked_ms = elapsed_ms
         return heartbeats.read(workers, raws)
+
+    def _check_streams(self) -> None:
+        """Make streams and groups again that are gone; when all data is gone, making them may not hide that."""
+        if compare(self._broker_known, self._broker.state()) is not Incarnation.SAME:
+            raise StreamMissing("the broker restarted or lost its data", "It is looked over and filled again")
+        self._wire.forget_streams()
+        self._wire.ensure(recovery.all_streams(self._memory))
 
     def _apply_news(self, turn: Turn, news: News) -> None:
         for worker, beat in news:
@@ -184,7 +194,7 @@ class Coordinator:
         self._wire.forget_streams()
         turn = self._new_turn()
         recovery.full_term(self._memory, turn.elapsed_ms)
-        recovery.take_stock(turn, self._broker, self._wire, state)
+        self._broker_known = recovery.take_stock(turn, self._broker, self._wire, state)
         self._looked_ms = turn.elapsed_ms
         self._wire.publish()
         self._blind = False

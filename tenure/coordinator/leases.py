@@ -84,6 +84,11 @@ def publish_again(turn: Turn, lease: LiveLease, raw: bytes) -> None:
         return
     lease.entry_id = EntryId(turn.out.epoch, counter[0])
     turn.store.run("republished_lease", (turn.out.epoch, counter[0], lease.task_id, lease.fence))
+    publish(turn, lease, raw)
+
+
+def publish(turn: Turn, lease: LiveLease, raw: bytes) -> None:
+    """Publish an offer under the entry id that it has; the broker refuses it if it is there already."""
     turn.out.publications.append(_publication(turn, lease, raw, exclusive=open_envelope(raw).exclusive))
 
 

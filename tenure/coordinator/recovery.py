@@ -7,15 +7,18 @@ worker that is not heard now, so they are put in doubt and looked into by the sw
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tenure.broker.base import BrokerState, EntryId
 from tenure.broker.incarnation import Incarnation, compare
 from tenure.coordinator import leases
+from tenure.errors import BrokerFull
 from tenure.protocol.states import LeaseState
 
 if TYPE_CHECKING:
-    from tenure.broker.base import CoordinatorBroker
+    from tenure.broker.base import CoordinatorBroker, StreamEntry
     from tenure.coordinator.live import LiveLease
     from tenure.coordinator.store.database import Database
     from tenure.coordinator.turn import Memory, Turn
@@ -52,10 +55,11 @@ def count_holdings(memory: Memory) -> None:
             worker.reserve(lease.needs, 1)
 
 
-def take_stock(turn: Turn, broker: CoordinatorBroker, wire: Wire, found: BrokerState) -> None:
+def take_stock(turn: Turn, broker: CoordinatorBroker, wire: Wire, found: BrokerState) -> BrokerState:
     """Compare broker and store, make the streams, and see that every offer is or will be published.
 
-    The new marker is set only after the commit: a crash in between shows as lost data once more, which is safe.
+    The new marker is set only after the commit: a crash in between shows as lost data once more, which is safe, and so
+    does a broker that is too full to take the marker. Answers what the broker should show from here on.
     """
     world = turn.store.records("world")[0]
     known = BrokerState(world["broker_run_id"], world["broker_marker"], "", "")
@@ -63,15 +67,18 @@ def take_stock(turn: Turn, broker: CoordinatorBroker, wire: Wire, found: BrokerS
     streams = all_streams(turn.memory)
     wire.ensure(streams)
     if incarnation is Incarnation.SAME:
-        _publish_missing(turn, broker)
+        _publish_missing(turn, broker, wire.unpublished())
     else:
         wire.drop_unpublished()
         marker = turn.entropy.token(16)
         _start_over(turn, broker, (found.run_id, marker), first=not world["broker_marker"])
-        broker.mark(marker)
+        known = replace(known, run_id=found.run_id, marker=marker)
+        with suppress(BrokerFull):
+            broker.mark(marker)
     wire.add(turn.out.publications, turn.out.withdrawals)
     live = {(*lease.stream, lease.entry_id) for lease in turn.leases}
     wire.clear_leftovers(live, streams)
+    return known
 
 
 def all_streams(memory: Memory) -> set[tuple[str, str]]:
@@ -100,14 +107,18 @@ def _start_over(turn: Turn, broker: CoordinatorBroker, identity: tuple[str, str]
             turn.record("new_incarnation", text)
 
 
-def _publish_missing(turn: Turn, broker: CoordinatorBroker) -> None:
-    """Offers whose id is above the stream's last id were committed and never sent."""
+def _publish_missing(turn: Turn, broker: CoordinatorBroker, queued: set[StreamEntry]) -> None:
+    """Offers whose id is above the stream's last id were committed and never sent.
+
+    They go out under the id that they had, so that a copy which is still on its way is refused. Those that are `queued`
+    are sent anyway.
+    """
     last: dict[tuple[str, str], EntryId] = {}
     missing: list[LiveLease] = []
     for lease in turn.leases:
-        if lease.state is not LeaseState.OFFERED:
-            continue
         stream = lease.stream
+        if lease.state is not LeaseState.OFFERED or (*stream, lease.entry_id) in queued:
+            continue
         if stream not in last:
             last[stream] = broker.published(capability=stream[0], worker_id=stream[1])
         if lease.entry_id <= last[stream]:
@@ -116,10 +127,10 @@ def _publish_missing(turn: Turn, broker: CoordinatorBroker) -> None:
             lease.doubted_ms = turn.elapsed_ms  # the stream is new: never published, or deleted after somebody took it
         else:
             missing.append(lease)
-    if missing:
-        with turn.store.transaction():
-            for lease in missing:
-                _again(turn, lease)
+    for lease in sorted(missing, key=lambda each: each.entry_id):
+        task = turn.store.row("task", (lease.task_id,))
+        if task is not None:
+            leases.publish(turn, lease, task[3])
 
 
 def _again(turn: Turn, lease: LiveLease) -> None:

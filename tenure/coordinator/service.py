@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from tenure.coordinator.coordinator import LOG, Coordinator
 from tenure.coordinator.store.database import Database
-from tenure.errors import BrokerUnreachable, StoreFull, StreamMissing
+from tenure.errors import BrokerFull, BrokerUnreachable, StoreFull, StreamMissing
 
 if TYPE_CHECKING:
     from tenure.broker.base import CoordinatorBroker
@@ -50,7 +50,7 @@ def run_coordinator(
                 if trouble:
                     LOG.warning("going on: the trouble is over")
                 trouble = ""
-            except (BrokerUnreachable, StreamMissing, StoreFull) as error:
+            except (BrokerFull, BrokerUnreachable, StreamMissing, StoreFull) as error:
                 if str(error) != trouble:
                     LOG.warning("waiting: %s", error)
                 trouble = str(error)

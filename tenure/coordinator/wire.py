@@ -33,18 +33,26 @@ class Wire:
         self._unpublished: list[Publication] = []
         self._ended: list[StreamEntry] = []
         self._streams: set[tuple[str, str]] = set()
+        self._wanted: set[tuple[str, str]] = set()
 
     def ensure(self, streams: Iterable[tuple[str, str]]) -> None:
-        """Make the streams that are not known to exist: pairs of capability or "" and worker or ""."""
-        missing = set(streams) - self._streams
-        if not missing:
+        """Make the streams that are not known to exist: pairs of capability or "" and worker or "".
+
+        A full broker cannot make them; they are then made before the next publication.
+        """
+        self._wanted |= set(streams) - self._streams
+        if not self._wanted:
             return
-        self._broker.ensure_streams(
-            capabilities=[capability for capability, worker in missing if not worker],
-            workers=[worker for _, worker in missing if worker],
-            sites=self._sites,
-        )
-        self._streams |= missing
+        try:
+            self._broker.ensure_streams(
+                capabilities=[capability for capability, worker in self._wanted if not worker],
+                workers=[worker for _, worker in self._wanted if worker],
+                sites=self._sites,
+            )
+        except BrokerFull:
+            return
+        self._streams |= self._wanted
+        self._wanted.clear()
 
     def forget_streams(self) -> None:
         """Believe nothing about which streams exist, after the broker may have lost them."""
@@ -54,10 +62,20 @@ class Wire:
         """Give up what could not be sent, because everything that is offered is looked at anew."""
         self._unpublished.clear()
 
+    def unpublished(self) -> set[StreamEntry]:
+        """The entries that are still to be sent, or whose fate is unknown."""
+        return {_entry(item) for item in self._unpublished}
+
     def add(self, publications: Sequence[Publication], ended: Sequence[StreamEntry]) -> None:
-        """Take over what a committed turn wants published, and which entries are over."""
+        """Take over what a committed turn wants published, and which entries are over.
+
+        An entry that is over is not sent any more: a worker would start what another has been given since.
+        """
         self._unpublished.extend(publications)
         self._ended.extend(ended)
+        if ended and self._unpublished:
+            over = set(ended)
+            self._unpublished = [item for item in self._unpublished if _entry(item) not in over]
 
     def publish(self) -> None:
         """Send what is waiting, in order.
@@ -67,9 +85,9 @@ class Wire:
             StreamMissing: a stream is gone; what was not sent is kept.
             BrokerUnreachable: the fate of what was sent is unknown; all of it is kept.
         """
-        if not self._unpublished:
-            return
         self.ensure((item.capability, item.worker_id) for item in self._unpublished)
+        if not self._unpublished or self._wanted:
+            return
         try:
             outcomes = self._broker.publish(self._unpublished)
         except BrokerFull:
@@ -104,3 +122,7 @@ class Wire:
             entries = [(capability, worker_id, entry.entry_id) for entry in pending]
             self._ended.extend(entry for entry in entries if entry not in live)
         self.settle(())
+
+
+def _entry(item: Publication) -> StreamEntry:
+    return (item.capability, item.worker_id, item.entry_id)
