@@ -181,6 +181,7 @@ class Coordinator:
     def _apply_news(self, turn: Turn, news: News) -> None:
         for worker, beat in news:
             heartbeats.apply(turn, worker, beat)
+        turn.memory.heard_until_ms = self._looked_ms
         sweeper.sweep(turn)
         if turn.elapsed_ms - self._seen_ms >= _SEEN_EVERY_MS:
             self._seen_ms = turn.elapsed_ms
@@ -214,7 +215,11 @@ class Coordinator:
 
     def _load(self) -> Memory:
         elapsed_ms = self._clock.elapsed_ms()
-        memory = Memory(fleet=registry.load(self._store, elapsed_ms), leases=leases.load(self._store, elapsed_ms))
+        memory = Memory(
+            fleet=registry.load(self._store, elapsed_ms),
+            leases=leases.load(self._store, elapsed_ms),
+            heard_until_ms=elapsed_ms,
+        )
         recovery.count_holdings(memory)
         memory.ready.update(name for name, _ in self._store.rows("queued_capabilities"))
         return memory

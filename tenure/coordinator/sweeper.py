@@ -1,7 +1,8 @@
 """The sweep: silent workers, leases that ran out, and offers that nobody claims.
 
-It starts from the leases, never from the broker: TTL keys and pending entries can only extend a lease's life. It runs
-only right after the heartbeats were read, so while the broker cannot be read nothing expires.
+It starts from the leases, never from the broker: TTL keys and pending entries can only extend a lease's life. Silence is
+judged as of the moment before the heartbeats were last read: while the broker cannot be read nothing expires, and when
+this process is stopped between the reading and the judging, nobody is blamed for that time.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 def sweep(turn: Turn) -> int:
     """Mark silent workers STALE and expire leases without a sign of life; how many leases were expired."""
     for worker in turn.fleet:
-        silent_ms = turn.elapsed_ms - worker.seen_ms
+        silent_ms = turn.memory.heard_until_ms - worker.seen_ms
         if worker.state is WorkerState.ACTIVE and silent_ms > worker.ttl_ms:
             registry.change_state(turn, worker, WorkerState.STALE)
         elif worker.state is WorkerState.DRAINING and silent_ms > expiry_ms(worker.ttl_ms) and worker.bound == 0:
@@ -37,7 +38,7 @@ def sweep(turn: Turn) -> int:
 
 def expire(turn: Turn, lease: LiveLease) -> None:
     """An ACTIVE lease to EXPIRED: an infrastructure event, never a task failure."""
-    silent_ms = turn.elapsed_ms - lease.renewed_ms
+    silent_ms = turn.memory.heard_until_ms - lease.renewed_ms
     holder = lease.worker_id or lease.holder or "an unknown worker"
     detail = f"{holder} was not heard for {silent_ms / 1000:.1f} s (ttl {lease.ttl_ms / 1000:g} s)"
     leases.end(turn, lease, LeaseState.EXPIRED, "lease_expired")
@@ -45,7 +46,7 @@ def expire(turn: Turn, lease: LiveLease) -> None:
 
 
 def _is_over(turn: Turn, lease: LiveLease) -> bool:
-    return lease.state is LeaseState.ACTIVE and turn.elapsed_ms - lease.renewed_ms > expiry_ms(lease.ttl_ms)
+    return lease.state is LeaseState.ACTIVE and turn.memory.heard_until_ms - lease.renewed_ms > expiry_ms(lease.ttl_ms)
 
 
 @final
@@ -99,7 +100,7 @@ class UnclaimedOffers:
             return
         if self._heard_since(turn, lease):
             give_back(turn, lease)
-        elif turn.elapsed_ms - lease.doubted_ms > expiry_ms(lease.ttl_ms):
+        elif turn.memory.heard_until_ms - lease.doubted_ms > expiry_ms(lease.ttl_ms):
             self._presume_started(turn, lease)
 
     def _heard_since(self, turn: Turn, lease: LiveLease) -> bool:

@@ -38,6 +38,8 @@ class Memory:
     ready: set[str] = field(default_factory=set[str])
     """Capabilities that may have tasks to publish."""
     directed_ready: bool = True
+    heard_until_ms: int = 0
+    """Elapsed time up to which all heartbeats were read and applied; silence is judged as of then, not as of now."""
     next_due_ms: int = 0
     """Wall-clock moment at which a delayed task becomes ready; 0 when unknown, -1 when there is none."""
 
