@@ -71,7 +71,7 @@ class Settings(BaseSettings):
     """The fleet's name on the broker; one namespace has one coordinator."""
     data_dir: _Folder = Field(default_factory=_default_data_dir)
     """Where the parts on this host keep their files."""
-    site: _Name = "local"
+    site: _Name = "default"
     """The principal under which workers on this host report."""
     principal: Annotated[str, Field(max_length=200)] = Field(default_factory=_person)
     """Who asks; recorded with submissions and decisions."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Unpack, cast
@@ -109,7 +109,7 @@ class FakeFleet:
             return Done(task_id=task.task_id, state=TaskState.FAILED, attempt=1, fence=1, failure=failure)
         return Done(task_id=task.task_id, state=TaskState.SUCCEEDED, attempt=1, fence=1, value=json.dumps(value))
 
-    def _rows(self, name: str, request: Ask) -> Sequence[Mapping[str, Any]]:
+    def _rows(self, name: str, request: Ask) -> list[dict[str, Any]]:
         if name == "status":
             return self.rows.get(name) or [{"now_ms": self.now_ms}]
         if isinstance(request, Query) and dict(request.where).keys() == {"key"}:

@@ -4,7 +4,7 @@ The exponent says how fast two trajectories that start close together part: e-fo
 is chaotic. At the classic parameters (rho = 28, sigma = 10, beta = 8/3) the published value is 0.9056 (J. C. Sprott,
 "Chaos and Time-Series Analysis", Oxford University Press, 2003).
 
-Method: G. Benettin, L. Galgani, A. Giorgilli and J.-M. Strelcyn, "Lyapunov characteristic exponents for smooth dynamical
+Method: G. Benettin, L. Galgani, A. Giorgilli, J.-M. Strelcyn, "Lyapunov characteristic exponents for smooth dynamical
 systems and for Hamiltonian systems; a method for computing all of them", Meccanica 15 (1980). The state and one tangent
 vector are integrated together (Runge-Kutta, fourth order); the vector is scaled back to length 1 every ten steps, and
 the exponent is the mean of the logarithms of what it had grown by.

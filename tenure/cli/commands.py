@@ -9,6 +9,7 @@ from tenure.cli.broker import broker
 from tenure.cli.cancel import cancel
 from tenure.cli.completion import completion
 from tenure.cli.coordinator import coordinator
+from tenure.cli.demo import demo
 from tenure.cli.directives import directives
 from tenure.cli.doctor import doctor
 from tenure.cli.ending import result, wait
@@ -42,7 +43,7 @@ def tenure() -> None:
     """
 
 
-tenure.section("Start here", up)
+tenure.section("Start here", demo, up)
 tenure.section("Work", submit, map_rows, wait, result, cancel, explain)
 tenure.section("Records", tasks, workers, leases, directives, quarantine)
 tenure.section("Parts of a fleet", broker, coordinator, worker)

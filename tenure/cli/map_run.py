@@ -175,7 +175,9 @@ def outcome_of(key: str, handle: Handle[Any]) -> Outcome:
     if error is None:
         return Outcome(key, handle.task_id, handle.attempt, str(handle.state), value=handle.result(0))
     if isinstance(error, TaskError):
-        words = error.message if not isinstance(error, TaskLost) else f"lost: {error.remedy}"
+        words = error.message.removeprefix(f"task {handle.task_id} failed: ")
+        if isinstance(error, TaskLost):
+            words = f"lost: {error.remedy}"
         return Outcome(key, handle.task_id, handle.attempt, str(handle.state), error=words)
     if isinstance(error, TenureError):
         raise error

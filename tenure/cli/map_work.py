@@ -35,15 +35,20 @@ def find_handler(reference: str) -> Handler | None:
     Raises:
         UnknownHandler: the module is here, but without that function; or the reference is malformed.
     """
+    from tenure.errors import HandlerNotAllowed
     from tenure.handlers.resolve import load
 
     here = os.getcwd()  # noqa: PTH109
     if here not in sys.path:
         sys.path.insert(0, here)
     module = reference.partition(":")[0]
-    if _is_importable(module) or ":" not in reference:
+    if not _is_importable(module) and ":" in reference:
+        return None
+    try:
         return load(reference, (module,))
-    return None
+    except HandlerNotAllowed:
+        # Defined in another module than the one named. Only the worker knows what it may run.
+        return None
 
 
 @final

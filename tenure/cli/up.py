@@ -82,12 +82,8 @@ def _run(desk: Desk, form: UpForm, fleet: LocalFleet, signals: Signals) -> None:
     from tenure.cli.observer import Observer
     from tenure.cli.status import status_line
 
-    since_ms = desk.session.clock.now_ms()
-    fleet.start_coordinator()
-    for name in form.names():
-        fleet.start_worker(name, form.worker_options())
     with Observer(fleet.url, desk.settings.namespace) as observer:
-        if not fleet.wait_for(lambda: _is_ready(observer, form, since_ms), _READY_MS, "starting the fleet"):
+        if not _start(form, fleet, observer, desk.session.clock.now_ms()):
             return
         _greet(desk, form, fleet)
         with status_line(desk, observer) as status:
@@ -100,9 +96,18 @@ def _run(desk: Desk, form: UpForm, fleet: LocalFleet, signals: Signals) -> None:
         desk.remark("Stopping at once.")
 
 
+def _start(form: UpForm, fleet: LocalFleet, observer: Observer, since_ms: int) -> bool:
+    fleet.start_coordinator()
+    if not fleet.wait_for(lambda: bool(observer.rows("status")), _READY_MS, "starting the coordinator"):
+        return False
+    for name in form.names():
+        fleet.start_worker(name, form.worker_options())
+    return fleet.wait_for(lambda: _is_ready(observer, form, since_ms), _READY_MS, "starting the workers")
+
+
 def _is_ready(observer: Observer, form: UpForm, since_ms: int) -> bool:
     active = {row["worker_id"] for row in observer.rows("workers") if row["registered_at_ms"] >= since_ms}
-    return observer.answered and active.issuperset(form.names())
+    return active.issuperset(form.names())
 
 
 def _greet(desk: Desk, form: UpForm, fleet: LocalFleet) -> None:

@@ -28,7 +28,7 @@ def refused(settings_file: Path | None = None, **overrides: object) -> InvalidSe
 
 def test_defaults_need_nothing() -> None:
     settings = load_settings()
-    assert (settings.namespace, settings.site) == ("main", "local")
+    assert (settings.namespace, settings.site) == ("main", "default")
     assert settings.principal
 
 
