@@ -98,7 +98,7 @@ def _find_missing(turn: Turn, worker: WorkerView, beat: Heartbeat, listed: set[t
     if worker.bound == 0:
         return
     for lease in turn.leases.of_worker(worker.worker_id):
-        known = lease.generation == worker.generation and beat.sequence > lease.after_beat
+        known = lease.generation == worker.generation and beat.sequence > lease.after_beat and not lease.unproved
         if known and (lease.task_id, lease.fence) not in listed and lease.state is LeaseState.ACTIVE:
             detail = f"{worker.worker_id} is alive and does not hold it any more"
             leases.end(turn, lease, LeaseState.EXPIRED, "not_held")

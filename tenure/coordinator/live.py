@@ -46,6 +46,8 @@ class LiveLease:
     """The worker whose heartbeat lists this offer although its claim has not been seen."""
     stopping: bool = False
     """Whether its task is being cancelled, so that the stop order is repeated until the end is proved."""
+    unproved: bool = False
+    """Whether its worker has said that it could not end the attempt: silence about it then proves nothing."""
     doubted_ms: int = -1
     """Since when it is unclear whether anyone took this offer; -1 when it is not."""
 

@@ -130,24 +130,34 @@ def _is_bound(lease: LiveLease, worker: WorkerView, binding: Binding) -> bool:
 def _release(turn: Turn, worker: WorkerView, event: Released) -> None:
     binding = event.binding
     lease = turn.leases.get(binding.task_id)
-    if lease is not None and event.started and lease.start == "claimed" and acceptance.may_bind(lease, worker, binding):
-        leases.bind(turn, lease, binding, worker.worker_id, after_beat=worker.beat)
-    mine = lease is not None and (_is_bound(lease, worker, binding) or acceptance.may_bind(lease, worker, binding))
-    if lease is None or not mine:
+    if lease is not None and event.started and acceptance.may_bind(lease, worker, binding):
+        leases.bind(turn, lease, binding, worker.worker_id, after_beat=worker.beat)  # what ran is never just re-offered
+    if lease is None or not (_is_bound(lease, worker, binding) or _is_offered_to(lease, worker, binding)):
         reason = acceptance.why_not(turn, worker.worker_id, binding)
         verdict = Verdict.DUPLICATE if reason in {None, Reason.LEASE_RELEASED} else Verdict.REJECTED
         acceptance.judge(turn, worker, binding, verdict, reason if verdict is Verdict.REJECTED else None)
         return
     if event.started and not event.tree_gone:
-        turn.record(
-            "not_ended", f"{worker.worker_id} could not end attempt {binding.attempt}.", task_id=binding.task_id
-        )
-        return  # no proof, so the lease runs out by itself
+        _not_ended(turn, worker, lease)
+        return
     if not event.started:
         give_back(turn, lease, wait_ms=_REFUSED_WAIT_MS if event.cause is Cause.REFUSED else 0)
     elif lease.state is LeaseState.ACTIVE:
         _ended(turn, worker, lease, event)
     acceptance.judge(turn, worker, binding, Verdict.ACCEPTED)
+
+
+def _is_offered_to(lease: LiveLease, worker: WorkerView, binding: Binding) -> bool:
+    """Whether the worker may have the offer in hand: nobody else's heartbeat lists it."""
+    return acceptance.may_bind(lease, worker, binding) and lease.holder in {"", worker.worker_id}
+
+
+def _not_ended(turn: Turn, worker: WorkerView, lease: LiveLease) -> None:
+    """There is no proof of the end, so the lease runs out by itself, even when heartbeats stop listing it."""
+    if not lease.unproved:
+        text = f"{worker.worker_id} could not end attempt {lease.attempt}."
+        turn.record("not_ended", text, task_id=lease.task_id, worker_id=worker.worker_id)
+    lease.unproved = True
 
 
 def give_back(turn: Turn, lease: LiveLease, *, wait_ms: int = 0) -> None:
