@@ -80,9 +80,9 @@ def _wrong_identity(
 
 
 def _wrong_holder(lease: Row, worker_id: str, binding: Binding) -> Reason | None:
-    if lease[4] is not None and lease[4] != worker_id:
+    if lease[4] and lease[4] != worker_id:
         return Reason.WRONG_WORKER
-    if lease[5] is not None and lease[5] != binding.nonce:
+    if lease[5] and lease[5] != binding.nonce:
         return Reason.SECOND_EXECUTOR
     return None
 

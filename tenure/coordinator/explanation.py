@@ -62,7 +62,8 @@ def _lease(lease: Row) -> list[Line]:
     where = f" to {directed_to}" if directed_to else ""
     lines = [_line(offered_ms, "offered", f"Attempt {attempt} was offered{where} under fence {fence}.")]
     if bound_ms is not None:
-        lines.append(_line(bound_ms, "bound", f"{worker_id} got the lease on attempt {attempt} (fence {fence})."))
+        who = worker_id or "A worker that was not heard"
+        lines.append(_line(bound_ms, "bound", f"{who} got the lease on attempt {attempt} (fence {fence})."))
     if ended_ms is not None and state == LeaseState.RELEASED:
         lines.append(_line(ended_ms, "released", f"The lease under fence {fence} was released: {cause}."))
     if ended_ms is not None and state == LeaseState.EXPIRED:

@@ -82,7 +82,7 @@ def publish_again(turn: Turn, lease: LiveLease, raw: bytes) -> None:
     counter = turn.store.row("take_outbox", (1,))
     if counter is None:
         return
-    lease.entry_id = EntryId(turn.out.epoch, counter[0])
+    lease.entry_id, lease.holder = EntryId(turn.out.epoch, counter[0]), ""
     turn.store.run("republished_lease", (turn.out.epoch, counter[0], lease.task_id, lease.fence))
     publish(turn, lease, raw)
 
@@ -138,7 +138,7 @@ def forget(turn: Turn, lease: LiveLease) -> None:
     """Drop an ended lease from memory, give back its room and resources, and withdraw its entry after the commit."""
     turn.leases.remove(lease)
     turn.memory.progress.pop(lease.task_id, None)
-    worker = turn.fleet.get(lease.worker_id or lease.directed_to)
+    worker = turn.fleet.get(lease.directed_to or lease.worker_id)
     if worker is not None:
         worker.bound -= 1
     _reserve(turn, lease, -1)

@@ -1,8 +1,8 @@
 """The sweep: silent workers, leases that ran out, and offers that nobody claims.
 
-It starts from the leases, never from the broker: TTL keys and pending entries can only extend a lease's life. Silence is
-judged as of the moment before the heartbeats were last read: while the broker cannot be read nothing expires, and when
-this process is stopped between the reading and the judging, nobody is blamed for that time.
+It starts from the leases, never from the broker: TTL keys and pending entries can only extend a lease's life. Silence
+is judged as of the moment before the heartbeats were last read: while the broker cannot be read nothing expires, and
+when this process is stopped between the reading and the judging, nobody is blamed for that time.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class UnclaimedOffers:
             return
         if lease.doubted_ms < 0:
             lease.doubted_ms = turn.elapsed_ms
-            lease.holder = self._taker(lease)
+            lease.holder = self._taker(lease) or lease.holder
             return
         if self._heard_since(turn, lease):
             give_back(turn, lease)
@@ -110,23 +110,30 @@ class UnclaimedOffers:
         began, and a grace and margin for the way that the heartbeat took.
         """
         takers = [w for w in turn.fleet if lease.capability in w.capabilities and not w.by_hand]
-        if lease.holder:
-            takers = [w for w in takers if w.worker_id == lease.holder]
+        if only := lease.holder or lease.directed_to:
+            takers = [w for w in takers if w.worker_id == only]
         safe_ms = lease.doubted_ms + lease.ttl_ms // 2 + grace_ms(lease.ttl_ms) + margin_ms(lease.ttl_ms)
         return bool(takers) and all(worker.seen_ms > safe_ms for worker in takers)
 
     def _presume_started(self, turn: Turn, lease: LiveLease) -> None:
-        """Somebody may be running it and is not heard: bound to nobody's nonce, expired, and a directive decides."""
+        """Somebody may be running it and is not heard: bound to nobody's nonce, expired, and a directive decides.
+
+        When it is not even known who, it is bound to the worker "", which is nobody's id.
+        """
         binding = Binding.model_construct(
             task_id=lease.task_id, attempt=lease.attempt, fence=lease.fence, digest=lease.digest, nonce=""
         )
         doubted_ms = lease.doubted_ms
-        holder = lease.holder or "unknown"
-        if leases.bind(turn, lease, binding, holder, after_beat=0):
+        if leases.bind(turn, lease, binding, lease.holder or lease.directed_to, after_beat=0):
             lease.renewed_ms = doubted_ms
             expire(turn, lease)
 
     def _offer_again(self, turn: Turn, lease: LiveLease) -> None:
+        """Under its fence, or to another worker under a new one when the worker that was chosen is away."""
+        chosen = turn.fleet.get(lease.directed_to)
+        if lease.directed_to and (chosen is None or chosen.state is not WorkerState.ACTIVE):
+            give_back(turn, lease)
+            return
         task = turn.store.row("task", (lease.task_id,))
         if task is None:
             return
