@@ -28,7 +28,8 @@ FILTERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 """By which columns each list can be filtered."""
 
 _REPLY_BYTES: Final = 512 * 1024
-_DECODED: Final = frozenset({"capabilities", "labels", "resources", "failure", "report", "value"})
+_DECODED: Final = frozenset({"capabilities", "labels", "resources", "failure", "report"})
+"""Columns of JSON text that was written here. A task's value is whatever its worker sent, and stays a text."""
 
 
 def answer(turn: Turn, query: Query) -> tuple[tuple[dict[str, Any], ...], tuple[str, ...]]:
