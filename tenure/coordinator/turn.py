@@ -6,6 +6,7 @@ repeat what was not answered. Publications are kept by the loop until the broker
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, final
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 _MAIL_BYTES: Final = 512 * 1024
 """Notices are split so that one entry stays well under the wire's limit."""
+
+_CONTROL_ORDERS: Final = 2_000
+"""Orders are split for the same reason: none is longer than 300 bytes."""
 
 
 @final
@@ -69,8 +73,9 @@ class Outgoing:
     def mailings(self) -> list[Mailing]:
         """Orders, replies and notices as bytes, in this order."""
         mail = [
-            Mailing(raw=CONTROL.dump_json(Control(epoch=self.epoch, orders=tuple(orders))), worker_id=worker_id)
+            Mailing(raw=CONTROL.dump_json(Control(epoch=self.epoch, orders=part)), worker_id=worker_id)
             for worker_id, orders in self.orders.items()
+            for part in _batches(orders)
         ]
         for client_id, replies in self.replies.items():
             mail.extend(self._mail(client_id, reply) for reply in replies)
@@ -84,12 +89,17 @@ class Outgoing:
         )
 
 
+def _batches(orders: list[Order]) -> list[tuple[Order, ...]]:
+    return [tuple(orders[at : at + _CONTROL_ORDERS]) for at in range(0, len(orders), _CONTROL_ORDERS)]
+
+
 def _portions(done: list[Done]) -> list[tuple[Done, ...]]:
     portions: list[tuple[Done, ...]] = []
     current: list[Done] = []
     size = 0
     for item in done:
-        cost = 200 + len(item.value or "") * 2 + (len(item.failure.trace) * 2 if item.failure else 0)
+        failure = item.failure.message + item.failure.trace if item.failure else ""
+        cost = 400 + len(json.dumps(item.value)) + len(json.dumps(failure)) + len(json.dumps(item.detail))
         if current and size + cost > _MAIL_BYTES:
             portions.append(tuple(current))
             current, size = [], 0
