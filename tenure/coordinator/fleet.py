@@ -102,15 +102,27 @@ class Fleet:
         )
 
     def free(self, capability: str) -> int:
-        """How many more assignments the ACTIVE workers of a capability want in hand, together."""
-        return sum(worker.free() for worker in self._workers.values() if capability in worker.capabilities)
+        """How many more assignments the ACTIVE workers of a capability want in hand, together.
+
+        Workers that were registered by hand read no capability's stream.
+        """
+        return sum(
+            worker.free()
+            for worker in self._workers.values()
+            if capability in worker.capabilities and not worker.by_hand
+        )
 
     def choose(self, capability: str, needs: Requirements) -> tuple[WorkerView | None, str]:
-        """The eligible worker with most room (ties: lowest id), or None and why no worker is eligible."""
+        """The eligible worker with most room (ties: lowest id), or None and why no worker is eligible.
+
+        A worker that was registered by hand is eligible only where it is named.
+        """
         reasons: list[str] = []
         best: WorkerView | None = None
         for worker in self:
             reason = worker.why_not(capability, needs)
+            if not reason and worker.by_hand and needs.worker is None:
+                reason = f"{worker.worker_id} was registered by hand and takes only what it is assigned"
             if reason:
                 reasons.append(reason)
             elif best is None or worker.free() > best.free():
