@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tenure.coordinator.turn import Turn
 
 _DIRECTED_SCAN: Final = 500
-"""How many directed tasks one turn looks at; those behind them wait for the next."""
+"""How many directed tasks one turn looks at; the next turn looks at those behind them."""
 
 _LARGEST_OFFER: Final = 512
 """How many assignments one turn publishes per capability, so that one commit stays short."""
@@ -27,7 +27,7 @@ def schedule(turn: Turn) -> None:
     _wake_delayed(turn)
     for capability in sorted(turn.memory.ready):
         _fill(turn, capability)
-    if turn.memory.directed_ready:
+    if turn.memory.directed_ready or turn.memory.directed_passed:
         _direct(turn)
 
 
@@ -35,7 +35,12 @@ def wanted(turn: Turn) -> bool:
     """Whether anything could be offered now; saves an empty transaction."""
     memory = turn.memory
     due = memory.next_due_ms == 0 or 0 < memory.next_due_ms <= turn.now_ms
-    return due or memory.directed_ready or any(_credit(turn, name) > 0 for name in memory.ready)
+    return (
+        due
+        or memory.directed_ready
+        or memory.directed_passed > 0
+        or any(_credit(turn, name) > 0 for name in memory.ready)
+    )
 
 
 def _credit(turn: Turn, capability: str) -> int:
@@ -53,13 +58,25 @@ def _fill(turn: Turn, capability: str) -> None:
 
 
 def _direct(turn: Turn) -> None:
-    turn.memory.directed_ready = False
-    for row in turn.store.rows("ready_directed_tasks", (turn.now_ms, _DIRECTED_SCAN)):
+    memory = turn.memory
+    if not memory.directed_passed:
+        memory.directed_ready = False
+    rows = turn.store.rows("ready_directed_tasks", (turn.now_ms, _DIRECTED_SCAN, memory.directed_passed))
+    passed = 0
+    for row in rows:
         envelope = open_envelope(row[2])
         worker, _ = turn.fleet.choose(envelope.capability, envelope.requirements)
-        if worker is not None:
+        if worker is None:
+            passed += 1
+        else:
             candidate: Candidate = (row, envelope, worker.worker_id)
             offer(turn, [candidate])
+    if len(rows) < _DIRECTED_SCAN:
+        memory.directed_passed = 0
+    elif passed:
+        memory.directed_passed += passed
+    else:
+        memory.directed_ready = True
 
 
 def _wake_delayed(turn: Turn) -> None:

@@ -42,6 +42,8 @@ class Memory:
     ready: set[str] = field(default_factory=set[str])
     """Capabilities that may have tasks to publish."""
     directed_ready: bool = True
+    directed_passed: int = 0
+    """How many directed tasks the scheduler has looked at in vain on its way through all of them."""
     heard_until_ms: int = 0
     """Elapsed time up to which all heartbeats were read and applied; silence is judged as of then, not as of now."""
     next_due_ms: int = 0

@@ -17,10 +17,10 @@ WHERE state = 'QUEUED' AND directed = 0 AND capability = ? AND not_before_ms <= 
 ORDER BY priority DESC, position LIMIT ?;
 
 -- name: ready_directed_tasks
--- The next tasks that need a worker picked for them.
+-- The next tasks that need a worker picked for them, after those that were looked at in vain.
 SELECT task_id, digest, envelope, next_attempt, run FROM task
 WHERE state = 'QUEUED' AND directed = 1 AND not_before_ms <= ?
-ORDER BY priority DESC, position LIMIT ?;
+ORDER BY priority DESC, position LIMIT ? OFFSET ?;
 
 -- name: next_due
 -- The earliest moment at which a delayed task becomes ready, after ?.
