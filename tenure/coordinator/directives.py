@@ -52,7 +52,7 @@ def after_loss(turn: Turn, lease: LiveLease, loss: Loss) -> None:
     )
     if allowed:
         _approve(turn, directive_id, POLICY, f"lost attempt {lost_count + 1} of {retry.lost} that may be repeated")
-        again(turn, lease, capability, (1, 0), turn.now_ms + backoff_ms(retry, lost_count))
+        again(turn, lease, capability, (1, 0), backoff_ms(retry, lost_count))
         return
     detail = f"{loss.reason}; directive {directive_id} waits for a decision"
     turn.tell(
@@ -67,7 +67,7 @@ def after_failure(turn: Turn, lease: LiveLease, kind: str, retry: Retry, failed_
     loss = Loss(f"failed_{kind}", f"it failed ({kind})")
     directive_id = _record(turn, lease, loss, backoff_ms=wait_ms, held=False)
     _approve(turn, directive_id, POLICY, f"failed attempt {failed_count + 1} of {retry.failed} that may be repeated")
-    again(turn, lease, lease.capability, (0, 1), turn.now_ms + wait_ms)
+    again(turn, lease, lease.capability, (0, 1), wait_ms)
 
 
 def decide(turn: Turn, wanted: str, *, approve: bool, by: str, note: str) -> str:
@@ -107,8 +107,12 @@ def cancelled(turn: Turn, task_id: str, watcher: str, proof: str) -> None:
     turn.tell(watcher, Done(task_id=task_id, state=TaskState.CANCELLED, detail=proof))
 
 
-def again(turn: Turn, lease: LiveLease, capability: str, counts: tuple[int, int], not_before_ms: int) -> None:
-    """To QUEUED for the attempt after the lease's; `counts` are added to the lost and failed counts."""
+def again(turn: Turn, lease: LiveLease, capability: str, counts: tuple[int, int], wait_ms: int) -> None:
+    """To QUEUED for the attempt after the lease's; `counts` are added to the lost and failed counts.
+
+    Without a wait it is ready at once, also when the wall clock is set back now.
+    """
+    not_before_ms = turn.now_ms + wait_ms if wait_ms else 0
     turn.store.run("task_again", (lease.attempt + 1, *counts, not_before_ms, lease.task_id))
     ready(turn, capability, not_before_ms)
 
@@ -154,7 +158,7 @@ def _requeue_lost(turn: Turn, task_id: str, next_attempt: int) -> None:
     task: Row | None = turn.store.row("task", (task_id,))
     if task is None or task[1] != TaskState.LOST:
         raise DirectiveDecided(f"task {task_id} is not LOST any more", "See `tenure explain`")
-    turn.store.run("task_again", (next_attempt, 0, 0, turn.now_ms, task_id))
+    turn.store.run("task_again", (next_attempt, 0, 0, 0, task_id))
     ready(turn, task[4], 0)
 
 
