@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Unpack, cast
@@ -64,7 +64,7 @@ class FakeFleet:
     options: list[SubmitOptions] = field(default_factory=list["SubmitOptions"])
     tasks: dict[str, FakeTask] = field(default_factory=dict[str, FakeTask])
     """By key."""
-    ends: Any = None
+    ends: Callable[[Any], Any] | None = None
     """Called with the work of a fresh task; its answer is a value, or an exception to fail with, or None to go on."""
 
     def ask(self, request: Ask) -> Reply:

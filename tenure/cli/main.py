@@ -38,5 +38,9 @@ def run(arguments: Sequence[str], session: Session | None = None) -> int:
 
 
 def _invoke(command: click.Command, arguments: Sequence[str], session: Session | None) -> int:
-    code = command.main(args=list(arguments), prog_name="tenure", standalone_mode=False, obj=session)
+    try:
+        code = command.main(args=list(arguments), prog_name="tenure", standalone_mode=False, obj=session)
+    except SystemExit as ending:
+        # click ends the process with 1 when help goes into a closed pipe; 1 is our code for a failed task.
+        return failures.NOBODY_READS if ending.code == 1 else int(ending.code or 0)
     return code if isinstance(code, int) else 0

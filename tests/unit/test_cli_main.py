@@ -1,0 +1,144 @@
+"""The frame around every command: help is quick, errors are one line, a closed pipe is quiet, Ctrl-C is 130."""
+
+import errno
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from tenure import __version__
+from tenure.cli import failures
+from tenure.cli.commands import tenure as root
+from tenure.clock import SystemClock
+from tenure.errors import StoreFull, TaskFailed, UsageError
+from tests.fixtures_cli import CommandLine, FakeFleet
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def fleet() -> FakeFleet:
+    return FakeFleet()
+
+
+@pytest.fixture
+def tenure(fleet: FakeFleet, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    return CommandLine(fleet, capsys)
+
+
+def leaves(group: click.Group, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    found: list[tuple[str, ...]] = []
+    for name, command in group.commands.items():
+        found += leaves(command, (*path, name)) if isinstance(command, click.Group) else [(*path, name)]
+    return found
+
+
+@pytest.mark.parametrize("path", leaves(root), ids=" ".join)
+def test_every_command_explains_itself(tenure: CommandLine, path: tuple[str, ...]) -> None:
+    printed = tenure(*path, "--help")
+    assert printed.code == 0
+    assert printed.out.startswith(f"Usage: tenure {' '.join(path)}")
+    assert len(printed.out.splitlines()) > 4
+
+
+@pytest.mark.parametrize("path", [path for path in leaves(root) if path != ("completion",)], ids=" ".join)
+def test_every_command_that_prints_can_print_json(tenure: CommandLine, path: tuple[str, ...]) -> None:
+    assert "--json" in tenure(*path, "--help").out
+
+
+def test_help_lists_commands_by_section(tenure: CommandLine) -> None:
+    text = tenure("--help").out.partition("Options:")[2]
+    assert text.index("Start here") < text.index("demo") < text.index("Work:") < text.index("submit")
+
+
+def test_version(tenure: CommandLine) -> None:
+    assert tenure("--version").out == f"tenure {__version__}\n"
+
+
+def test_no_command_shows_the_help(tenure: CommandLine) -> None:
+    printed = tenure()
+    assert printed.code == 2
+    assert "Start here" in printed.out + printed.err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_scripts_name_the_command(tenure: CommandLine, shell: str) -> None:
+    script = tenure("completion", shell).out
+    assert "_TENURE_COMPLETE" in script
+    assert "tenure" in script
+
+
+def test_help_is_quick() -> None:
+    """Importing libraries that only some commands need would cost more than the whole limit."""
+    clock = SystemClock()
+    took: list[int] = []
+    for _ in range(3):
+        before = clock.elapsed_ms()
+        subprocess.run([sys.executable, "-m", "tenure", "--help"], cwd=ROOT, check=True, capture_output=True)
+        took.append(clock.elapsed_ms() - before)
+    assert min(took) < 300
+
+
+def test_help_loads_nothing_heavy() -> None:
+    script = "import sys; from tenure.cli.main import run; run(['--help']); print('LOADED', *sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True, text=True)
+    loaded = {name.partition(".")[0] for name in done.stdout.rpartition("LOADED ")[2].split()}
+    assert not loaded & {"pydantic", "redis", "rich", "sqlite3", "psutil", "platformdirs", "asyncio"}
+
+
+def test_a_closed_pipe_is_quiet() -> None:
+    script = f"{sys.executable} -m tenure --help | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], cwd=ROOT, check=False, capture_output=True, text=True)
+    assert done.stderr == ""
+    assert done.returncode in {0, 141}
+
+
+def test_interrupting_is_130_and_says_nothing(fleet: FakeFleet, tenure: CommandLine) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    fleet.ask = interrupted  # type: ignore[method-assign,assignment]
+    printed = tenure("tasks", "list")
+    assert printed.code == 130
+    assert not printed.out.strip()
+    assert not printed.err.strip()
+
+
+@pytest.mark.parametrize(
+    ("error", "line", "code"),
+    [
+        (UsageError("it does not fit", "Change it"), "tenure: it does not fit. Change it.", 2),
+        (TaskFailed("task X failed: no"), "tenure: task X failed: no.", 1),
+        (StoreFull("the disk is full!"), "tenure: the disk is full!", 3),
+        (UsageError("two\nlines", "a\nb"), "tenure: two lines. a b.", 2),
+        (OSError(errno.ENOSPC, "No space left on device", "out.csv"), "tenure: out.csv: No space left on device.", 3),
+        (FileNotFoundError(errno.ENOENT, "No such file", "grid.csv"), "tenure: grid.csv: No such file.", 2),
+        (click.UsageError("No such option: --x"), "tenure: no such option: --x.", 2),
+    ],
+)
+def test_errors_become_one_line_and_a_code(error: Exception, line: str, code: int) -> None:
+    failure = failures.explain(error)
+    assert failure is not None
+    assert (failure.line(), failure.exit_code) == (line, code)
+
+
+def test_a_fault_of_our_own_keeps_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    assert failures.report(ZeroDivisionError("oops"), as_json=False) == 3
+    shown = capsys.readouterr().err
+    assert "Traceback" in shown or "ZeroDivisionError" in shown
+    assert "fault in Tenure itself" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wanted"),
+    [
+        (["tasks", "--json"], True),
+        (["submit", "--", "ls", "--json"], False),
+        ([], False),
+        (["--json", "--", "x"], True),
+    ],
+)
+def test_json_is_noticed_even_in_a_line_that_cannot_be_read(arguments: list[str], wanted: bool) -> None:  # noqa: FBT001
+    assert failures.wants_json(arguments) is wanted
