@@ -200,11 +200,12 @@ def _refuse(turn: Turn, worker: WorkerView, report: Finished) -> None:
         judge(turn, worker, binding, Verdict.DUPLICATE)
         return
     judge(turn, worker, binding, Verdict.REJECTED, reason)
-    reject(turn, worker, binding, reason, report.model_dump_json())
+    quarantine(turn, worker.site, worker.worker_id, report, reason)
 
 
-def reject(turn: Turn, worker: WorkerView, binding: Binding, reason: Reason, report: str) -> None:
+def quarantine(turn: Turn, site: str, worker_id: str, report: Finished, reason: Reason) -> None:
     """Keep a rejected result as evidence; the same one a second time adds nothing."""
+    binding = report.binding
     added = turn.store.run(
         "quarantine_report",
         (
@@ -212,17 +213,17 @@ def reject(turn: Turn, worker: WorkerView, binding: Binding, reason: Reason, rep
             binding.task_id,
             binding.fence,
             binding.attempt,
-            worker.site,
-            worker.worker_id,
+            site,
+            worker_id,
             binding.nonce,
             reason,
-            report,
+            report.model_dump_json(),
             turn.now_ms,
         ),
     )
     if added:
         text = (
-            f"A result of attempt {binding.attempt} (fence {binding.fence}) from {worker.worker_id} was rejected: "
+            f"A result of attempt {binding.attempt} (fence {binding.fence}) from {worker_id} was rejected: "
             f"{reason}. It is kept in quarantine and changes nothing."
         )
-        turn.record("rejected", text, task_id=binding.task_id, worker_id=worker.worker_id)
+        turn.record("rejected", text, task_id=binding.task_id, worker_id=worker_id)

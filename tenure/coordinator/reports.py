@@ -69,6 +69,9 @@ def _refuse_stranger(turn: Turn, site: str, report: Report, event: WorkerEvent, 
     if reason is Reason.UNREGISTERED_WORKER:
         turn.out.order(report.worker_id, SayHello())
         return  # it says hello and repeats what it was not answered
+    if isinstance(event, Finished):
+        acceptance.quarantine(turn, site, report.worker_id, event, reason)
+        return
     text = f"A {event.kind} from {report.worker_id} on the inbox of {site} was refused: {reason}."
     turn.record("refused", text, worker_id=report.worker_id)
 
