@@ -41,6 +41,9 @@ _SEEN_EVERY_MS: Final = 30_000
 _ENSURE_EVERY_MS: Final = 5_000
 """A group that somebody destroyed is missed by nobody but the workers, who may not make it."""
 
+_REFUSED: Final = (sqlite3.IntegrityError, OverflowError)
+"""What the database answers to an entry that breaks a rule of it, or holds a number that it cannot hold."""
+
 News = list[tuple["WorkerView", "Heartbeat"]]
 
 
@@ -112,7 +115,8 @@ class Coordinator:
                     self._apply_news(turn, news)
                     self._offers.settle(turn, due)
                 scheduler.schedule(turn)
-        except sqlite3.IntegrityError:
+        except _REFUSED:
+            LOG.exception("a turn was refused by the database; its entries are taken one by one")
             self._memory = self._load()
             self._one_by_one(received)
             return
@@ -136,7 +140,7 @@ class Coordinator:
             try:
                 with self._store.transaction():
                     self._take(turn, delivery)
-            except sqlite3.IntegrityError as error:
+            except _REFUSED as error:
                 LOG.exception("an entry was refused by the database")
                 self._memory = self._load()
                 turn = self._new_turn()
