@@ -62,21 +62,29 @@ class Journal:
         self._file: IO[bytes] | None = None
 
     def __enter__(self) -> Self:
-        """Open the journal, reading what an earlier start has left."""
-        file = self._file = self.path.open("a+b")
+        """Open the journal, reading what an earlier start has left. Raises `UsageError`."""
+        file = self.path.open("a+b")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._recover(file)
         except BlockingIOError:
+            file.close()
             raise UsageError(
                 f"another `tenure map` is writing {self.out}", "Wait for it, or choose another --out"
             ) from None
-        self._recover(file)
+        except BaseException:
+            file.close()
+            raise
+        self._file = file
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        if self._file is None:
+            return
+        self._file.close()
+        self._file = None
+        if not self._places:
+            self.path.unlink(missing_ok=True)
 
     def __len__(self) -> int:
         """How many rows have an outcome."""

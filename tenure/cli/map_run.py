@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 WINDOW: Final = 4_000
 """The most rows that are submitted and not ended, so that memory does not grow with the input."""
 BATCH: Final = 500
-_LOOK_S: Final = 0.2
 _MOST_GENERATIONS: Final = 1_000
 
 
@@ -67,9 +66,10 @@ class Submitting(Protocol):
 @final
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What to do with rows that have failed in an earlier run."""
+    """What to do with rows that have failed in an earlier run, and how often to look up from waiting."""
 
     rerun_failed: bool = False
+    look_s: float = 0.2
 
 
 @final
@@ -134,7 +134,7 @@ class MapRun:
     def _collect(self, *, block: bool) -> None:
         again: list[Keyed] = []
         try:
-            future = self._ended.get(timeout=_LOOK_S) if block else self._ended.get_nowait()
+            future = self._ended.get(timeout=self._rules.look_s) if block else self._ended.get_nowait()
             while True:
                 further = self._take(future)
                 again += [further] if further is not None else []
