@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from tenure.coordinator.store.queries import load_migrations, load_queries
@@ -50,15 +50,15 @@ class Database:
         self.path = path
         self.epoch = 0
         self._queries = load_queries()
-        self._lock = _lock(path)
-        try:
-            self._connection = sqlite3.connect(path, isolation_level=None, cached_statements=256)
+        with ExitStack() as undo:
+            self._lock = _lock(path)
+            undo.callback(os.close, self._lock)
             with translated(path):
+                self._connection = sqlite3.connect(path, isolation_level=None, cached_statements=256)
+                undo.callback(self._connection.close)
                 self._configure()
                 self._migrate()
-        except BaseException:
-            os.close(self._lock)
-            raise
+            undo.pop_all()
 
     def __enter__(self) -> Self:
         """The database itself."""
@@ -128,10 +128,6 @@ class Database:
             cursor = self._connection.execute(self._queries[query], parameters)
             names = [column[0] for column in cursor.description]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-
-    def has(self, query: str) -> bool:
-        """Whether a statement of that name exists."""
-        return query in self._queries
 
     @contextmanager
     def _immediate(self) -> Generator[None]:

@@ -16,6 +16,8 @@ CREATE TABLE world (
 CREATE TRIGGER world_only_grows BEFORE UPDATE ON world
 WHEN NEW.epoch < OLD.epoch OR NEW.fence < OLD.fence OR NEW.outbox < OLD.outbox OR NEW.world <> OLD.world
 BEGIN SELECT RAISE(ABORT, 'epoch, fence and outbox never go back and a world keeps its name'); END;
+CREATE TRIGGER world_kept BEFORE DELETE ON world
+BEGIN SELECT RAISE(ABORT, 'the world is never deleted'); END;
 
 CREATE TABLE transition (
     machine TEXT NOT NULL,
@@ -241,6 +243,8 @@ CREATE TRIGGER worker_identity BEFORE UPDATE OF worker_id, site_id ON worker WHE
 BEGIN SELECT RAISE(ABORT, 'a worker stays with its site'); END;
 CREATE TRIGGER worker_generation_grows BEFORE UPDATE OF generation ON worker WHEN NEW.generation < OLD.generation
 BEGIN SELECT RAISE(ABORT, 'a generation never goes back'); END;
+CREATE TRIGGER worker_kept BEFORE DELETE ON worker
+BEGIN SELECT RAISE(ABORT, 'workers are never deleted'); END;
 
 CREATE TABLE quarantine (
     quarantine_id TEXT PRIMARY KEY,

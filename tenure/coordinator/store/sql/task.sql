@@ -61,10 +61,6 @@ UPDATE task SET state = 'QUEUED', next_attempt = ?, lost_count = lost_count + ?,
                 not_before_ms = ?
 WHERE task_id = ? AND state IN ('LOST', 'RUNNING');
 
--- name: task_watched_by
--- The client that is told when the task is over.
-UPDATE task SET watcher = ? WHERE task_id = ?;
-
 -- name: task_end
 -- How a task ended, for notices.
 SELECT t.task_id, t.state, r.attempt, r.fence, r.value, r.failure
