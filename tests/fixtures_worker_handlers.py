@@ -117,9 +117,14 @@ def leave_a_thread() -> str:
     return "left"
 
 
+def note_process(file: str) -> None:
+    """Leave this process's id in a file."""
+    Path(file).write_text(str(os.getpid()))
+
+
 async def nap(seconds: float, file: str = "") -> str:
     if file:
-        Path(file).write_text(str(os.getpid()))
+        note_process(file)
     await asyncio.sleep(seconds)
     return "napped"
 
@@ -135,7 +140,7 @@ async def meet(count: int, folder: str) -> str:
 
 async def deaf(file: str) -> None:
     """Ignore being cancelled."""
-    Path(file).write_text(str(os.getpid()))
+    note_process(file)
     while True:
         try:
             await asyncio.sleep(600)

@@ -78,7 +78,7 @@ class Answers:
                 self._repeat_report(hold, now_ms, at_once=at_once)
             elif hold.stage is Stage.ASKING or hold.claim_told:
                 self._repeat_claim(hold, now_ms, at_once=at_once)
-            elif now_ms - hold.base_ms >= _IMPLIED_CLAIM_MS:
+            elif now_ms - hold.told_ms >= _IMPLIED_CLAIM_MS:
                 self._intake.ask(hold, now_ms)
 
     def _repeat_report(self, hold: Hold, now_ms: int, *, at_once: bool) -> None:

@@ -127,6 +127,7 @@ def main(arguments: list[str]) -> int:
     for descriptor in (int(calls), int(results)):
         os.set_inheritable(descriptor, False)  # noqa: FBT003
     os.dup2(2, 1)
+    sys.stdout = os.fdopen(1, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
     child = Child(socket.socket(fileno=int(calls)), socket.socket(fileno=int(results)), allowed, SystemClock())
     try:
         child.serve()
@@ -137,7 +138,4 @@ def main(arguments: list[str]) -> int:
 
 if __name__ == "__main__":
     # Handlers' exit functions and left-over threads must not keep the process: the runner would have to kill it.
-    code = main(sys.argv[1:])
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
+    os._exit(main(sys.argv[1:]))

@@ -27,14 +27,17 @@ _GATHER_MS: Final = 4
 class Courier:
     """See `lines.Duty`."""
 
-    name: Final = "courier"
-
     def __init__(self, identity: Identity, outbox: Outbox, desk: Desk, clock: Clock) -> None:
         self._head = f'{{"worker_id":{json.dumps(identity.worker_id)},"generation":{identity.generation},"window":'
         self._outbox = outbox
         self._desk = desk
         self._clock = clock
         self._was_many = False
+
+    @property
+    def name(self) -> str:
+        """See `lines.Duty.name`."""
+        return "courier"
 
     def opened(self, *, again: bool) -> None:
         """See `lines.Duty.opened`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+from threading import RLock
 from typing import TYPE_CHECKING, Final, final
 
 from tenure.workers.actions import AllowUntil, CancelCall, EndTree, Recall, StartCall, StartCommand
@@ -31,6 +32,8 @@ class Crew:
         self._poll = select.poll()
         self._readers: dict[int, Callable[[], list[Input]]] = {}
         self._watched: tuple[tuple[int, int], ...] = ()
+        # Reentrant: a signal handler may wake while this very thread does.
+        self._wakeup_lock = RLock()
         self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poll.register(self._wakeup, select.POLLIN)
 
@@ -39,8 +42,10 @@ class Crew:
         self._links[0].child()
 
     def wake(self) -> None:
-        """End a `wait` of another thread."""
-        os.eventfd_write(self._wakeup, 1)
+        """End a `wait` of another thread. Safe in a signal handler, and after `close`."""
+        with self._wakeup_lock:
+            if self._wakeup != -1:
+                os.eventfd_write(self._wakeup, 1)
 
     def wait(self, timeout_ms: int) -> list[Input]:
         """What processes have told, waiting up to `timeout_ms` or until `wake`."""
@@ -68,7 +73,9 @@ class Crew:
             link.close()
         for link in self._links:
             link.wait(_RUNNER_PATIENCE_S)
-        os.close(self._wakeup)
+        with self._wakeup_lock:
+            os.close(self._wakeup)
+            self._wakeup = -1
 
     def _perform(self, action: SlotAction, link: RunnerLink) -> list[Input]:
         match action:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final, final
 
 from tenure.protocol.envelope import CallWork
 from tenure.protocol.timing import grace_ms
+from tenure.protocol.worker_messages import Cause
 from tenure.workers.actions import AllowUntil, StartCall, StartCommand
+from tenure.workers.conclusions import give_back
 from tenure.workers.holds import NEVER, Hold, Stage
 from tenure.workers.pace import SOCKET_MS
 
@@ -34,7 +36,7 @@ class Slot:
     """One slot. `placed` holds what its process was given and has not ended, in order, by call number."""
 
     index: int
-    placed: dict[int, Hold] = field(default_factory=dict)
+    placed: dict[int, Hold] = field(default_factory=dict[int, Hold])
     backlog_ms: float = 0.0
     is_async: bool = False
     is_command: bool = False
@@ -78,6 +80,10 @@ class Floor:
         while ready:
             hold = ready.popleft()
             if hold.stage is not Stage.READY:
+                continue
+            if now_ms >= self._rights.deadline_ms(hold):
+                hold.detail = "its right to run had passed before there was a place for it"
+                give_back(self._ledger, hold, Cause.SELF_FENCED, now_ms)
                 continue
             slot = self._slot_for(hold, now_ms) if self._may_start(hold) else None
             if slot is None:

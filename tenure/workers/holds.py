@@ -52,6 +52,7 @@ class Hold:
     """Since when it is believed to run; `NEVER` while others are before it in the same process."""
     claim_told: bool = False
     told_ms: int = NEVER
+    """When something about it was told last, or else when it was taken."""
     repeats: int = 0
     end: Cause | FailureKind | None = None
     """Why it is being stopped."""

@@ -64,6 +64,7 @@ class Intake:
         if self._ledger.knows((ticket.task_id, ticket.fence)) or (older and older.binding.fence > ticket.fence):
             return
         hold = self._hold(ticket, taken.issued_ms)
+        hold.told_ms = now_ms
         if older is not None and older.stage is not Stage.OVER:
             hold.predecessor = older
             self._stopper.stop(older, Cause.CANCELLED, now_ms)
@@ -79,14 +80,19 @@ class Intake:
 
     def _begin(self, hold: Hold, ticket: Ticket, taken: Taken, now_ms: int) -> None:
         if ticket.start == "granted":
-            self.ask(hold, now_ms)
+            self._ask_first(hold, now_ms)
         elif taken.inherited:
             # The previous agent may have started it before it died; its processes are gone, or this one would not run.
             release(self._ledger, hold, Cause.AGENT_RESTARTED, now_ms, started=True)
         elif taken.again or now_ms - taken.issued_ms >= ticket.ttl_ms // 2:
-            self.ask(hold, now_ms)
+            self._ask_first(hold, now_ms)
         else:
             self._ledger.make_ready(hold)
+
+    def _ask_first(self, hold: Hold, now_ms: int) -> None:
+        # Nobody has a right to run before the grant, and that comes after this claim was sent.
+        hold.base_ms = now_ms
+        self.ask(hold, now_ms)
 
     def _hold(self, ticket: Ticket, issued_ms: int) -> Hold:
         binding = Binding(

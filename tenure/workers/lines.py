@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 _FIRST_PAUSE_MS: Final = 50
 _LONGEST_PAUSE_MS: Final = 2_000
+_STREAM_PAUSE_MS: Final = 250
+"""A missing stream is made by a coordinator that is coming up; asking again costs next to nothing."""
 
 
 class Duty(Protocol):
@@ -66,12 +68,19 @@ class Line:
         """Ask the thread to end after its turn."""
         self._halt.set()
 
+    def cut(self) -> None:
+        """End a read that is waiting."""
+        broker = self._broker
+        if broker is not None:
+            broker.close()
+
     def join(self, timeout_s: float) -> None:
         """Wait for the thread; cut the connection when it does not end by itself."""
+        if self._thread.ident is None:
+            return
         self._thread.join(timeout_s)
-        broker = self._broker
-        if self._thread.is_alive() and broker is not None:
-            broker.close()
+        if self._thread.is_alive():
+            self.cut()
             self._thread.join(timeout_s)
 
     def _run(self) -> None:
@@ -111,5 +120,6 @@ class Line:
         self._failures += 1
         level = logging.WARNING if self._failures == 3 else logging.DEBUG  # noqa: PLR2004 - a hiccup is not worth a line
         _LOG.log(level, "%s: %s", self._duty.name, error)
-        pause_ms = min(_FIRST_PAUSE_MS << min(self._failures - 1, 10), _LONGEST_PAUSE_MS)
+        longest_ms = _STREAM_PAUSE_MS if isinstance(error, StreamMissing) else _LONGEST_PAUSE_MS
+        pause_ms = min(_FIRST_PAUSE_MS << min(self._failures - 1, 10), longest_ms)
         self._halt.wait((pause_ms + self._entropy.below(pause_ms)) / 1000)

@@ -24,8 +24,6 @@ _START: Final = EntryId(0, 0)
 class Listener:
     """See `lines.Duty`."""
 
-    name: Final = "listener"
-
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._after = _START
@@ -33,6 +31,11 @@ class Listener:
     def start_over(self) -> None:
         """Read the stream from its beginning: the broker's data is new, and so are its ids. Repeats are harmless."""
         self._after = _START
+
+    @property
+    def name(self) -> str:
+        """See `lines.Duty.name`."""
+        return "listener"
 
     def opened(self, *, again: bool) -> None:
         """See `lines.Duty.opened`."""

@@ -53,6 +53,6 @@ class Pace:
     def window(self, *, quick_slots: int, long_slots: int) -> int:
         """How many assignments to want in hand: one per slot that is busy for long, more per slot that is quick."""
         per_slot = 1 if self._overall is None else math.ceil(HORIZON_MS / max(self._overall, _SHORTEST_MS))
-        wanted = min(quick_slots * per_slot, max(MAX_WINDOW, quick_slots)) + long_slots
+        wanted = min(quick_slots * per_slot + long_slots, max(MAX_WINDOW, self._slots))
         self._limit = max(self._slots, min(self._limit, wanted))
         return min(wanted, self._limit) if wanted > self._slots else wanted

@@ -7,7 +7,7 @@ it up.
 from __future__ import annotations
 
 from threading import Event
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 from tenure.protocol.timing import beat_interval_ms
 from tenure.workers.inputs import BeatTaken, Reconnected
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 @final
 class Pulse:
     """See `lines.Duty`. `start_over` is called when the broker's data is new."""
-
-    name: Final = "pulse"
 
     def __init__(self, ttl_ms: int, desk: Desk, clock: Clock, start_over: Callable[[], None]) -> None:
         self._ttl_ms = ttl_ms
@@ -43,6 +41,11 @@ class Pulse:
     def stop(self) -> None:
         """End the wait for the next beat."""
         self._hurry.set()
+
+    @property
+    def name(self) -> str:
+        """See `lines.Duty.name`."""
+        return "pulse"
 
     def opened(self, *, again: bool) -> None:
         """See `lines.Duty.opened`."""

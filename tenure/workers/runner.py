@@ -62,10 +62,13 @@ class Runner:
             os.set_blocking(end, False)
         self._poll.register(wakeup, select.POLLIN)
         signal.set_wakeup_fd(written, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGCHLD, self._note_child)
         signal.signal(signal.SIGTERM, self._note_terminated)
         while self._agent_is_there or self._tree is not None:
             self._turn(wakeup)
+
+    def _note_child(self, *_: object) -> None:
+        """The signal only has to end the wait."""
 
     def _note_terminated(self, *_: object) -> None:
         self._terminated = True

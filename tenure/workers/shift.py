@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 import tenure
-from tenure.protocol.worker_messages import Finished, Hello
+from tenure.protocol.worker_messages import Finished, Hello, Released
 from tenure.workers.actions import Forget, Leave, Tell
 from tenure.workers.claims import Claims
 from tenure.workers.courier import Courier
@@ -79,13 +79,10 @@ class Shift:
         self._outbox = Outbox()
         self._listener = Listener(self._desk)
         self._pulse = Pulse(options.ttl_ms, self._desk, clock, self._listener.start_over)
-        duties = (
-            self._pulse,
-            Courier(identity, self._outbox, self._desk, clock),
-            self._listener,
-            Taker(options.capabilities, self._desk, clock, self._pulse.hurry),
-        )
-        self._lines = tuple(Line(duty, surroundings.connect, entropy) for duty in duties)
+        courier = Courier(identity, self._outbox, self._desk, clock)
+        taker = Taker(options.capabilities, self._desk, clock, self._pulse.hurry)
+        self._writers = tuple(Line(duty, surroundings.connect, entropy) for duty in (self._pulse, courier))
+        self._readers = tuple(Line(duty, surroundings.connect, entropy) for duty in (self._listener, taker))
         self._drains_asked = 0
         self._drains_told = 0
         self._is_over = False
@@ -101,7 +98,7 @@ class Shift:
             self._advance([Restored(self._spool.load())])
             if self._options.allow:
                 self._crew.prepare()
-            for line in self._lines:
+            for line in (*self._writers, *self._readers):
                 line.start()
             while not self._is_over:
                 self._advance([*self._drains(), *self._crew.wait(self._desk.due_in_ms())])
@@ -146,7 +143,7 @@ class Shift:
         kept: list[tuple[tuple[str, int], bytes]] = []
         safely = False
         for action, event in zip(told, raw, strict=True):
-            if action.keep and action.event.kind in {"finished", "released"}:
+            if action.keep and isinstance(action.event, Finished | Released):
                 binding = action.event.binding
                 kept.append(((binding.task_id, binding.fence), event))
                 safely = safely or (isinstance(action.event, Finished) and action.event.duration_ms > _LONG_WORK_MS)
@@ -159,10 +156,12 @@ class Shift:
     def _close(self) -> None:
         self._outbox.close()
         self._desk.close()
-        for line in reversed(self._lines):
+        for line in (*self._readers, *self._writers):
             line.halt()
         self._pulse.stop()
-        for line in reversed(self._lines):
+        for line in self._readers:
+            line.cut()
+        for line in (*self._readers, *self._writers):
             line.join(_CLOSE_S)
         self._crew.close()
         self._spool.close()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, final
 
 from tenure.protocol.timing import grace_ms
-from tenure.protocol.worker_messages import Cause
+from tenure.protocol.worker_messages import Cause, FailureKind
 from tenure.workers.actions import CancelCall, EndTree, Recall
 from tenure.workers.conclusions import finish, stopped
 from tenure.workers.holds import NEVER, Hold, Stage
@@ -18,7 +18,6 @@ from tenure.workers.holds import NEVER, Hold, Stage
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tenure.protocol.worker_messages import FailureKind
     from tenure.workers.floor import Floor, Slot
     from tenure.workers.inputs import Recalled, TreeEnded
     from tenure.workers.ledger import Ledger
@@ -82,7 +81,7 @@ class Stopper:
         for hold in victims:
             self._floor.remove(slot, hold, now_ms)
             self._conclude(hold, happened, now_ms, others_fault=slot.ending)
-        self._floor.ended(slot, now_ms, useless=not victims and not was_asked)
+        self._floor.ended(slot, now_ms, useless=bool(happened.unstarted) and not victims and not was_asked)
 
     def _conclude(self, hold: Hold, happened: TreeEnded, now_ms: int, *, others_fault: bool) -> None:
         if hold.detail == "":
@@ -102,6 +101,9 @@ class Stopper:
         for hold in back:
             self._floor.remove(slot, hold, now_ms)
         for hold in reversed(back):
+            if hold.end is FailureKind.TIMEOUT:
+                # It had not begun, so neither had its time.
+                hold.end = None
             if hold.end is not None:
                 stopped(self._ledger, hold, now_ms, started=False)
             else:

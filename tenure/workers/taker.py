@@ -23,8 +23,6 @@ _RETAKE_LIMIT: Final = 5_000
 class Taker:
     """See `lines.Duty`. `hurry` is called with the smallest ttl of what was read."""
 
-    name: Final = "taker"
-
     def __init__(self, capabilities: Sequence[str], desk: Desk, clock: Clock, hurry: Callable[[int], None]) -> None:
         self._capabilities = capabilities
         self._desk = desk
@@ -33,6 +31,11 @@ class Taker:
         self._must_retake = True
         self._inherited = True
         self.block_ms = _LONGEST_BLOCK_MS
+
+    @property
+    def name(self) -> str:
+        """See `lines.Duty.name`."""
+        return "taker"
 
     def opened(self, *, again: bool) -> None:
         """See `lines.Duty.opened`."""

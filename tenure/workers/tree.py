@@ -138,10 +138,11 @@ class Tree:
 
     def clean_up(self) -> None:
         """Remove the task's folder, as far as that is possible."""
-        for root, folders, files in os.walk(self._order["cwd"], topdown=False):
+        top: str = self._order["cwd"]
+        for root, folders, files in os.walk(top, topdown=False):
             for name in [*files, *folders]:
                 _remove(os.path.join(root, name))  # noqa: PTH118 - pathlib is slow to import
-        _remove(self._order["cwd"])
+        _remove(top)
 
     def _stdin(self) -> int:
         text: str = self._order.get("stdin", "")
