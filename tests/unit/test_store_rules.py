@@ -5,6 +5,7 @@ Each is tried as a plain write, under OR IGNORE, and under OR REPLACE where a re
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -59,28 +60,37 @@ REBIND = "UPDATE {} lease SET {} = {}"
 BIND = "UPDATE lease SET state = 'ACTIVE', worker_id = 'W', nonce = 'n' WHERE fence = 1"
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    """One task with one offer, one worker, one directive and one of each record, over a plain connection."""
-    with Database(tmp_path / "fleet.db") as store:
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database with one task with one offer, one worker, one directive and one of each record."""
+    path = tmp_path_factory.mktemp("rules") / "fleet.db"
+    with Database(path) as store:
         store.run("create_world", ("main", 0))
         store.run("add_site", ("default", "compute", 0))
-    connection = sqlite3.connect(tmp_path / "fleet.db", isolation_level=None)
-    connection.execute("PRAGMA recursive_triggers = ON")
-    connection.execute("PRAGMA foreign_keys = ON")
-    connection.execute("UPDATE world SET epoch = 5, fence = 10, outbox = 10")
-    for statement in (
-        TASK.format("", "T", "K", "QUEUED"),
-        LEASE.format("", "T", 1, 1, "OFFERED"),
-        WORKER.format("", "W", 3),
-        DIRECTIVE.format("", "D", 2, "PENDING"),
-        QUARANTINE.format("", "evidence"),
-        EVENT.format("", "text"),
-        FAILED.format("", "failure"),
-    ):
-        connection.execute(statement)
-    yield connection
-    connection.close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("UPDATE world SET epoch = 5, fence = 10, outbox = 10")
+        for statement in (
+            TASK.format("", "T", "K", "QUEUED"),
+            LEASE.format("", "T", 1, 1, "OFFERED"),
+            WORKER.format("", "W", 3),
+            DIRECTIVE.format("", "D", 2, "PENDING"),
+            QUARANTINE.format("", "evidence"),
+            EVENT.format("", "text"),
+            FAILED.format("", "failure"),
+        ):
+            connection.execute(statement)
+    return path
+
+
+@pytest.fixture
+def database(template: Path) -> Iterator[sqlite3.Connection]:
+    """A copy in memory, with the settings of the coordinator's own connection."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
+        with closing(sqlite3.connect(template)) as original:
+            original.backup(copy)
+        copy.execute("PRAGMA recursive_triggers = ON")
+        copy.execute("PRAGMA foreign_keys = ON")
+        yield copy
 
 
 def refused(connection: sqlite3.Connection, statement: str) -> str:
