@@ -1,4 +1,4 @@
-"""What follows a lost or failed attempt, and how a task is cancelled: nothing runs again without a recorded decision."""
+"""What follows a lost or failed attempt, and how a task is cancelled: nothing runs again without a decision."""
 
 from collections.abc import Iterator
 from pathlib import Path
