@@ -146,3 +146,8 @@ async def deaf(file: str) -> None:
             await asyncio.sleep(600)
         except asyncio.CancelledError:
             continue
+
+
+def report_and_sleep(fraction: float, seconds: float) -> None:
+    tenure.current().progress(fraction, "half")
+    time.sleep(seconds)

@@ -66,6 +66,7 @@ class Floor:
         self._pace = pace
         self._rights = rights
         self._async_handlers: dict[str, bool] = {}
+        self._learning: dict[str, Hold] = {}
 
     def window(self, now_ms: int) -> int:
         """How many assignments the worker wants in hand."""
@@ -99,6 +100,7 @@ class Floor:
         if slot.placed.pop(hold.call, None) is None:
             return
         slot.backlog_ms -= hold.expected_ms
+        self._learned(hold)
         head = slot.head()
         if head is None:
             slot.is_async, slot.is_command, slot.backlog_ms = False, False, 0.0
@@ -108,6 +110,7 @@ class Floor:
     def handler_seen(self, slot: Slot, handler: str, *, is_async: bool) -> None:
         """A child has imported a handler; async ones may from now on run side by side."""
         self._async_handlers[handler] = is_async
+        self._learning.pop(handler, None)
         if is_async and slot.placed and not slot.is_command:
             slot.is_async = True
 
@@ -143,7 +146,12 @@ class Floor:
         if older is not None and older.stage is not Stage.OVER:
             return False
         hold.predecessor = None
-        return True
+        # The first call of a handler tells whether it is async: until then a crowd of them would fill all slots.
+        return not (isinstance(hold.work, CallWork) and hold.work.handler in self._learning)
+
+    def _learned(self, hold: Hold) -> None:
+        if isinstance(hold.work, CallWork) and self._learning.get(hold.work.handler) is hold:
+            del self._learning[hold.work.handler]
 
     def _slot_for(self, hold: Hold, now_ms: int) -> Slot | None:
         free = self._free()
@@ -191,6 +199,8 @@ class Floor:
         if slot.until_ms is None or until_ms < slot.until_ms:
             self._allow(slot, until_ms)
         if isinstance(work, CallWork):
+            if work.handler not in self._async_handlers and self._pace.expected_ms(work.handler) is None:
+                self._learning[work.handler] = hold
             self._ledger.act(StartCall(slot.index, hold.call, hold.binding, work))
         else:
             slot.is_command = True

@@ -11,8 +11,8 @@ import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
-import tenure
 from tenure.protocol.worker_messages import Finished, Hello, Released
+from tenure.version import VERSION
 from tenure.workers.actions import Forget, Leave, Tell
 from tenure.workers.claims import Claims
 from tenure.workers.courier import Courier
@@ -176,5 +176,5 @@ def _hello(options: WorkerOptions) -> Hello:
         ttl_ms=options.ttl_ms,
         host=socket.gethostname(),
         pid=os.getpid(),
-        version=tenure.__version__,
+        version=VERSION,
     )
