@@ -23,6 +23,7 @@ from tenure.errors import (
 )
 from tenure.handlers.context import current
 from tenure.handlers.task import task
+from tenure.version import VERSION
 
 if TYPE_CHECKING:
     from tenure.client.client import Client
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from tenure.client.waiting import as_completed, wait
     from tenure.protocol.envelope import Retry
 
-__version__: Final = "0.1.0"
+__version__: Final = VERSION
 
 __all__ = [
     "Client",

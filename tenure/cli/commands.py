@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from tenure import __version__
 from tenure.cli.broker import broker
 from tenure.cli.cancel import cancel
 from tenure.cli.completion import completion
@@ -23,12 +22,13 @@ from tenure.cli.tasks import tasks
 from tenure.cli.up import up
 from tenure.cli.worker import worker
 from tenure.cli.workers import workers
+from tenure.version import VERSION
 
 
 def _print_version(context: click.Context, _: click.Parameter, asked: bool) -> None:  # noqa: FBT001 - click's signature
     if not asked or context.resilient_parsing:
         return
-    click.echo(f"tenure {__version__}")
+    click.echo(f"tenure {VERSION}")
     context.exit()
 
 

@@ -48,7 +48,7 @@ def _line(at_ms: int, kind: str, text: str) -> Line:
 
 def _submitted(task: Row, envelope: Envelope) -> Line:
     work = envelope.work
-    what = f"call {work.handler}" if isinstance(work, CallWork) else f"run {' '.join(work.argv)[:200]}"
+    what = f"{'call' if isinstance(work, CallWork) else 'run'} {work.summary()}"
     who = f" by {task[4]}" if task[4] else ""
     retry = envelope.retry
     budget = f"{retry.lost} lost and {retry.failed} failed attempts may be repeated without asking"

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from tenure.errors import UsageError
+from tenure.protocol.envelope import open_envelope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +46,9 @@ def answer(turn: Turn, query: Query) -> tuple[tuple[dict[str, Any], ...], tuple[
     parameters = {name: wanted.get(name) for name in allowed} | {"limit": query.limit}
     rows = [_readable(row) for row in turn.store.records(f"list_{query.what}", parameters)]
     if query.what == "tasks":
-        rows = [row | _progress(turn, row["task_id"]) for row in rows]
+        rows = [_task(turn, row) for row in rows]
+    elif query.what == "workers":
+        rows = [row | {"seen_at_ms": _seen_at_ms(turn, row)} for row in rows]
     return fit(rows)
 
 
@@ -83,6 +86,14 @@ def _readable(row: dict[str, Any]) -> dict[str, Any]:
     return {name: json.loads(value) if name in _DECODED and value is not None else value for name, value in row.items()}
 
 
-def _progress(turn: Turn, task_id: str) -> dict[str, Any]:
-    known = turn.memory.progress.get(task_id)
-    return {"progress": known[1] / 1_000_000, "message": known[2]} if known else {"progress": None, "message": ""}
+def _task(turn: Turn, row: dict[str, Any]) -> dict[str, Any]:
+    envelope = open_envelope(row.pop("envelope"))
+    known = turn.memory.progress.get(row["task_id"])
+    progress = {"progress": known[1] / 1_000_000, "message": known[2]} if known else {"progress": None, "message": ""}
+    return row | {"work": envelope.work.summary(), "label": envelope.label} | progress
+
+
+def _seen_at_ms(turn: Turn, row: dict[str, Any]) -> int:
+    """When the worker was last heard; the store is behind, since renewals are kept in memory."""
+    worker = turn.fleet.get(row["worker_id"])
+    return row["seen_at_ms"] if worker is None else turn.now_ms - (turn.elapsed_ms - worker.seen_ms)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from typing import Annotated, Final, Literal
 
 from pydantic import Field, TypeAdapter, model_validator
@@ -31,6 +32,10 @@ class CallWork(Message):
     handler: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", max_length=255)]
     arguments: str = '{"args":[],"kwargs":{}}'
 
+    def summary(self) -> str:
+        """What is called, for people."""
+        return self.handler
+
 
 class CommandWork(Message):
     """Run a program: `argv` as it is, no shell; `env` is added to an otherwise nearly empty environment.
@@ -42,6 +47,10 @@ class CommandWork(Message):
     argv: Annotated[tuple[str, ...], Field(min_length=1, max_length=1000)]
     env: Pairs = ()
     stdin: str = ""
+
+    def summary(self) -> str:
+        """What is run, for people, at most 200 characters."""
+        return shlex.join(self.argv)[:200]
 
 
 Work = Annotated[CallWork | CommandWork, Field(discriminator="kind")]

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
-import tenure
-
 if TYPE_CHECKING:
     from tenure.protocol.envelope import CommandWork
     from tenure.protocol.worker_messages import Binding
@@ -68,7 +66,7 @@ class Launch:
 
 
 def _import_path(folders: tuple[str, ...]) -> dict[str, str]:
-    home = str(Path(tenure.__file__).parents[1])
+    home = str(Path(__file__).parents[2])
     installed = home in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     # An installed package is found anyway; naming its folder would put it before the standard library.
     path = os.pathsep.join([*folders, *([] if installed else [home])])

@@ -3,7 +3,7 @@
 -- name: list_tasks
 -- Tasks with their current lease and end.
 SELECT t.task_id, t.state, t.capability, t.run, t.priority, t.next_attempt AS attempt, l.fence, l.worker_id,
-       t.submitted_at_ms, t.ended_at_ms, t.principal, r.value, r.failure
+       t.submitted_at_ms, t.ended_at_ms, t.principal, t.envelope, r.value, r.failure
 FROM task t
 LEFT JOIN lease l ON l.task_id = t.task_id AND l.fence = (SELECT MAX(fence) FROM lease WHERE task_id = t.task_id)
 LEFT JOIN result r ON r.task_id = t.task_id
