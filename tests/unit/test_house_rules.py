@@ -423,7 +423,7 @@ def test_importing_does_nothing() -> None:
         ("environment", "import os; dict(os.environ)"),
         ("environment", "import os.path; os.path.expanduser('~')"),
         ("socket", "import socket; socket.socket().close()"),
-        ("thread", "import threading; threading.Thread(target=print).start()"),
+        ("thread", "import threading; threading.Thread(target=int).start()"),
         ("sqlite3", "import sqlite3; sqlite3.connect(':memory:').close()"),
     ],
 )
