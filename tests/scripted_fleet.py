@@ -87,10 +87,10 @@ class ScriptedFleet:
         face: what the coordinator is given as its broker; replace it before `start` to make it fail.
     """
 
-    def __init__(self, folder: Path, **options: Any) -> None:
+    def __init__(self, folder: Path, *, remembered_writes: int = 0, **options: Any) -> None:
         self.clock = ManualClock()
         self.entropy = SeededEntropy()
-        self.server = MemoryStore(self.clock)
+        self.server = MemoryStore(self.clock, remembered_writes=remembered_writes)
         self.broker = MemoryBroker(self.server, Keys(WORLD))
         self.face: CoordinatorBroker = self.broker.coordinator()
         self.options = CoordinatorOptions(database=folder / "fleet.db", namespace=WORLD, **options)
@@ -320,9 +320,6 @@ class ScriptedWorker:
         beat = Heartbeat(generation=self.generation, sequence=self.sequence, window=self.window, held=held)
         return self.face.beat(HEARTBEAT.dump_json(beat), TTL_MS)
 
-    def leave(self, *, gone: bool) -> None:
-        self.report(Leaving(gone=gone))
-
     # --- what it does with assignments ---
 
     def take(self, limit: int = 1_000) -> list[Hand]:
@@ -339,11 +336,18 @@ class ScriptedWorker:
     def claim(self, *hands: Hand) -> Hand:
         """Take what there is (or claim the given hands), claim it, and read the answers; the first hand."""
         chosen = hands or tuple(self.take())
-        self.report(*(Claimed(binding=hand.binding, after_beat=self.sequence) for hand in chosen))
+        self.report(*(self.claimed(hand) for hand in chosen))
         self.read()
         for hand in chosen:
             hand.state = "running"
         return chosen[0]
+
+    def claimed(self, hand: Hand) -> Claimed:
+        return Claimed(binding=hand.binding, after_beat=self.sequence)
+
+    def finished(self, hand: Hand, value: str = "1") -> Finished:
+        scope = Scope(world=WORLD, run=RUN)
+        return Finished(binding=hand.binding, scope=scope, outcome=Outcome(value=value), duration_ms=5)
 
     def finish(self, hand: Hand, value: str = "1", *, scope: Scope | None = None, **changes: Any) -> None:
         """Report a value; `changes` falsify the binding."""
@@ -353,12 +357,8 @@ class ScriptedWorker:
         self._end(hand, Outcome(failure=Failure(kind=kind, message="ValueError: no")), None, {})
 
     def release(self, hand: Hand, cause: Cause, *, started: bool, tree_gone: bool = True) -> None:
-        self.hands = [each for each in self.hands if each is not hand]
+        drop(self, hand)
         self.report(Released(binding=hand.binding, cause=cause, started=started, tree_gone=tree_gone))
-
-    def drop(self, hand: Hand) -> None:
-        """Forget an assignment without a word."""
-        self.hands = [each for each in self.hands if each is not hand]
 
     # --- what it is told ---
 
@@ -372,11 +372,21 @@ class ScriptedWorker:
         return fresh
 
     def _end(self, hand: Hand, outcome: Outcome, scope: Scope | None, changes: dict[str, Any]) -> None:
-        self.drop(hand)
+        drop(self, hand)
         binding = hand.binding.model_copy(update=changes)
         self.report(
             Finished(binding=binding, scope=scope or Scope(world=WORLD, run=RUN), outcome=outcome, duration_ms=5)
         )
+
+
+def drop(worker: ScriptedWorker, hand: Hand) -> None:
+    """Let a worker forget an assignment without a word."""
+    worker.hands = [each for each in worker.hands if each is not hand]
+
+
+def leave(worker: ScriptedWorker, *, gone: bool) -> None:
+    """Let a worker drain (`gone` False) or end."""
+    worker.report(Leaving(gone=gone))
 
 
 def granted(worker: ScriptedWorker) -> list[int]:

@@ -9,7 +9,7 @@ import pytest
 from tenure.protocol.control_messages import Reason, SayHello, Stop
 from tenure.protocol.envelope import Scope
 from tenure.protocol.worker_messages import REPORT, Cause, Claimed, Report
-from tests.scripted_fleet import EXPIRY_MS, RUN, WORLD, ScriptedFleet, granted, refusals, verdicts
+from tests.scripted_fleet import EXPIRY_MS, RUN, WORLD, ScriptedFleet, drop, granted, leave, refusals, verdicts
 
 OTHER_TASK = "0" * 26
 
@@ -274,7 +274,7 @@ def test_renewing_an_expired_lease_is_answered_with_a_stop(fleet: ScriptedFleet)
 def test_a_lease_that_a_living_worker_does_not_list_is_lost_at_once(fleet: ScriptedFleet) -> None:
     worker = fleet.worker()
     task = fleet.submit()
-    worker.drop(worker.claim())
+    drop(worker, worker.claim())
     fleet.live(1_000)
     assert fleet.records.directives(task) == [("PENDING", "not_held", "")]
 
@@ -283,7 +283,7 @@ def test_a_heartbeat_written_before_the_claim_need_not_list_it(fleet: ScriptedFl
     worker = fleet.worker()
     task = fleet.submit()
     hand = worker.take()[0]
-    worker.drop(hand)
+    drop(worker, hand)
     fleet.clock.advance_ms(1_500)
     worker.beat()
     worker.hands.append(hand)
@@ -315,7 +315,7 @@ def test_a_result_from_another_sites_inbox_is_kept_as_evidence_only(fleet: Scrip
     task = fleet.submit()
     hand = worker.claim()
     if standing == "offline":
-        worker.leave(gone=True)
+        leave(worker, gone=True)
     worker.face = fleet.broker.worker(site="lab", worker_id="w1")
     worker.finish(hand)
 
@@ -340,7 +340,7 @@ def test_a_result_of_an_older_generation_is_kept_as_evidence_only(fleet: Scripte
 def test_what_another_site_says_in_a_workers_name_changes_nothing(fleet: ScriptedFleet) -> None:
     worker = fleet.worker()
     worker.face = fleet.broker.worker(site="lab", worker_id="w1")
-    worker.leave(gone=True)
+    leave(worker, gone=True)
 
     assert fleet.records.worker("w1") == "ACTIVE"
     assert fleet.records.events("refused") == ["A leaving from w1 on the inbox of lab was refused: wrong_site."]

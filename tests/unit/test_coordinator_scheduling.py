@@ -9,7 +9,7 @@ import pytest
 from tenure.protocol.client_messages import Assign, BeatWorker, DrainWorker, RegisterWorker
 from tenure.protocol.envelope import Requirements, Retry
 from tenure.protocol.worker_messages import Cause
-from tests.scripted_fleet import EXPIRY_MS, ScriptedFleet, envelope, granted, verdicts
+from tests.scripted_fleet import EXPIRY_MS, ScriptedFleet, envelope, granted, leave, verdicts
 
 
 @pytest.fixture
@@ -122,11 +122,11 @@ def test_a_draining_worker_is_given_nothing_and_is_offline_when_it_says_so(fleet
     worker = fleet.worker(slots=2)
     task = fleet.submit()
     hand = worker.claim()
-    worker.leave(gone=False)
+    leave(worker, gone=False)
     other = fleet.submit()
     assert (fleet.records.worker("w1"), fleet.records.state(other)) == ("DRAINING", "QUEUED")
     worker.finish(hand)
-    worker.leave(gone=True)
+    leave(worker, gone=True)
     assert (fleet.records.worker("w1"), fleet.records.state(task)) == ("OFFLINE", "SUCCEEDED")
 
 
@@ -134,7 +134,7 @@ def test_a_draining_worker_that_dies_is_offline_after_its_leases(fleet: Scripted
     worker = fleet.worker()
     task = fleet.submit()
     worker.claim()
-    worker.leave(gone=False)
+    leave(worker, gone=False)
     worker.alive = False
     fleet.live(EXPIRY_MS + 3_000)
     assert (fleet.records.worker("w1"), fleet.records.state(task)) == ("OFFLINE", "LOST")
@@ -142,7 +142,7 @@ def test_a_draining_worker_that_dies_is_offline_after_its_leases(fleet: Scripted
 
 def test_a_new_generation_of_an_offline_worker_is_active(fleet: ScriptedFleet) -> None:
     worker = fleet.worker()
-    worker.leave(gone=True)
+    leave(worker, gone=True)
     worker.generation = 2
     worker.hello()
     fleet.step()
@@ -285,7 +285,7 @@ def test_a_task_is_not_assigned_to_a_worker_that_is_not_eligible(
 ) -> None:
     fleet.worker("w1", window=0)
     fleet.worker("w2", capabilities=("gpu",))
-    fleet.worker("w3", window=0).leave(gone=False)
+    leave(fleet.worker("w3", window=0), gone=False)
     task = fleet.submit()
     refusal = fleet.client.ask(Assign(task_id=task, worker_id=worker)).refusal
     assert refusal is not None

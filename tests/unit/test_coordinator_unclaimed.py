@@ -7,7 +7,7 @@ import pytest
 
 from tenure.protocol.envelope import Requirements
 from tenure.protocol.worker_messages import Cause
-from tests.scripted_fleet import EXPIRY_MS, ScriptedFleet, granted, refusals, verdicts
+from tests.scripted_fleet import EXPIRY_MS, ScriptedFleet, drop, granted, refusals, verdicts
 
 UNCLAIMED_MS = 15_000
 
@@ -37,7 +37,7 @@ def test_the_late_claim_of_a_copy_is_refused(fleet: ScriptedFleet) -> None:
     first, second = fleet.worker("w1"), fleet.worker("w2")
     fleet.submit()
     (late,) = first.take()
-    first.drop(late)
+    drop(first, late)
     fleet.live(UNCLAIMED_MS + 1_000)
     second.claim()
     first.claim(late)
@@ -109,7 +109,7 @@ def test_a_claimed_start_that_its_taker_is_heard_not_to_hold_is_offered_again(fl
     """Half a ttl later the taker could not start it without a grant any more."""
     worker = fleet.worker()
     task = fleet.submit(start="claimed")
-    worker.drop(worker.take()[0])
+    drop(worker, worker.take()[0])
     fleet.live(UNCLAIMED_MS + 1_000)
     assert fleet.records.leases(task) == ["OFFERED"]
     fleet.live(10_000)
