@@ -123,8 +123,7 @@ class LocalFleet:
                 part.start()
 
     def drain(self) -> bool:
-        """End everything in order, waiting for what runs; False when asked to end again in the meantime."""
-        asked = self._signals.asked_to_end
+        """End everything in order, waiting for what runs; False when asked to end a second time."""
         workers = [part for name, part in self._parts.items() if name != COORDINATOR]
         for stage in (workers, [self._parts[COORDINATOR]] if COORDINATOR in self._parts else []):
             for part in stage:
@@ -132,7 +131,7 @@ class LocalFleet:
             since_ms = self._clock.elapsed_ms()
             while any(part.running for part in stage):
                 late = stage is not workers and self._clock.elapsed_ms() - since_ms > _COORDINATOR_PATIENCE_MS
-                if late or self._signals.asked_to_end > asked:
+                if late or self._signals.asked_to_end > 1:
                     return False
                 self._signals.wait(_TICK_MS)
         return True
@@ -147,7 +146,9 @@ class LocalFleet:
             self._clock.sleep_ms(_TICK_MS)
         for part in self._parts.values():
             part.kill()
-        self.url_file.unlink(missing_ok=True)
+        if self._lock >= 0:
+            # Not ours to remove when the folder is another one's.
+            self.url_file.unlink(missing_ok=True)
         self._broker.stop()
         for descriptor in (self._owner_pipe, self._owner_end, self._lock):
             if descriptor >= 0:
