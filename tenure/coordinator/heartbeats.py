@@ -2,7 +2,8 @@
 
 A heartbeat whose sequence number was seen before renews nothing. A lease that is listed is renewed; an ACTIVE lease
 that is missing from a heartbeat written after its claim is lost at once, for the worker itself says that it does not
-hold it.
+hold it. A lease whose end its worker could not prove is not renewed any more: it is listed until a verdict comes, and
+none comes before it has run out.
 All of this is memory; the store is written only when something changes state.
 """
 
@@ -79,7 +80,7 @@ def echo(epoch: int, worker: WorkerView) -> str:
 def _renew(turn: Turn, worker: WorkerView, held: Held) -> None:
     lease = turn.leases.get(held.task_id)
     mine = lease is not None and lease.fence == held.fence and _may_hold(lease, worker)
-    if lease is not None and mine:
+    if lease is not None and mine and not lease.unproved:
         lease.renewed_ms = turn.elapsed_ms
         if lease.state is LeaseState.OFFERED:
             lease.holder, lease.doubted_ms = worker.worker_id, -1

@@ -141,7 +141,7 @@ def _release(turn: Turn, worker: WorkerView, event: Released) -> None:
         acceptance.judge(turn, worker, binding, verdict, reason if verdict is Verdict.REJECTED else None)
         return
     if event.started and not event.tree_gone:
-        _not_ended(turn, worker, lease)
+        _not_ended(turn, worker, lease, event.detail)
         return
     if not event.started:
         give_back(turn, lease, wait_ms=_REFUSED_WAIT_MS if event.cause is Cause.REFUSED else 0)
@@ -155,10 +155,11 @@ def _is_offered_to(lease: LiveLease, worker: WorkerView, binding: Binding) -> bo
     return acceptance.may_bind(lease, worker, binding) and lease.holder in {"", worker.worker_id}
 
 
-def _not_ended(turn: Turn, worker: WorkerView, lease: LiveLease) -> None:
+def _not_ended(turn: Turn, worker: WorkerView, lease: LiveLease, detail: str) -> None:
     """There is no proof of the end, so the lease runs out by itself, even when heartbeats stop listing it."""
     if not lease.unproved:
-        text = f"{worker.worker_id} could not end attempt {lease.attempt}."
+        because = f": {detail}" if detail else ""
+        text = f"{worker.worker_id} could not end attempt {lease.attempt}{because}."
         turn.record("not_ended", text, task_id=lease.task_id, worker_id=worker.worker_id)
     lease.unproved = True
 

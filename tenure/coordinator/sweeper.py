@@ -41,6 +41,8 @@ def expire(turn: Turn, lease: LiveLease) -> None:
     silent_ms = turn.memory.heard_until_ms - lease.renewed_ms
     holder = lease.worker_id or lease.holder or "an unknown worker"
     detail = f"{holder} was not heard for {silent_ms / 1000:.1f} s (ttl {lease.ttl_ms / 1000:g} s)"
+    if lease.unproved:
+        detail = f"{holder} could not prove its end"
     leases.end(turn, lease, LeaseState.EXPIRED, "lease_expired")
     directives.after_loss(turn, lease, directives.Loss("lease_expired", detail))
 

@@ -1,0 +1,34 @@
+"""Attempts whose end a worker could not prove: its runner was killed, and nobody knows what is left of the tree."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tenure.protocol.envelope import Retry
+from tenure.protocol.worker_messages import Cause, Released
+from tests.scripted_fleet import EXPIRY_MS, ScriptedFleet, verdicts
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[ScriptedFleet]:
+    with ScriptedFleet(tmp_path) as fleet:
+        yield fleet
+
+
+def test_its_lease_runs_out_although_the_worker_lists_it_until_it_has_a_verdict(fleet: ScriptedFleet) -> None:
+    """A worker keeps what it was not answered about in its heartbeats; that may not renew the lease for ever."""
+    worker = fleet.worker()
+    task = fleet.submit(retry=Retry(lost=1))
+    hand = worker.claim()
+    unproved = Released(binding=hand.binding, cause=Cause.PROCESS_DIED, started=True, tree_gone=False)
+    hand.state = "finished"
+    worker.report(unproved)
+    fleet.live(EXPIRY_MS - 1_000)
+    assert fleet.records.leases(task) == ["ACTIVE"]
+    fleet.live(2_000)
+    worker.report(unproved)
+
+    assert fleet.records.leases(task)[0] == "EXPIRED"
+    assert [(reason, state) for state, reason, _ in fleet.records.directives(task)] == [("lease_expired", "APPROVED")]
+    assert verdicts(worker) == ["stale_fence"]
