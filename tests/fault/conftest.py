@@ -1,0 +1,42 @@
+"""Fleets to harm, the instrument that watches them, and the table of what was measured."""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.fault.figures import Figures, merged, table, write
+from tests.fault.trial import Trials
+
+_PROPERTY = "fault_figures"
+
+
+@pytest.fixture
+def trials(tmp_path: Path, record_property: Callable[[str, object], None]) -> Iterator[Trials]:
+    """What a test of one fault works with; its figures go into the table, also when it fails."""
+    trials = Trials(tmp_path)
+    try:
+        yield trials
+    finally:
+        trials.close()
+        for figures in trials.figures.values():
+            record_property(_PROPERTY, asdict(figures))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    # The figures are complete when a test is torn down; reports of that which passed are filed under "".
+    reports = [report for filed in terminalreporter.stats.values() for report in filed]
+    ends = [each for each in reports if isinstance(each, pytest.TestReport) and each.when == "teardown"]
+    found = [cast("dict[str, Any]", value) for end in ends for name, value in end.user_properties if name == _PROPERTY]
+    everything: list[Figures] = merged(found)
+    if not everything:
+        return
+    terminalreporter.section("faults")
+    for line in table(everything):
+        terminalreporter.write_line(line)
+    if path := os.environ.get("FAULT_FIGURES"):
+        write(everything, Path(path))
+        terminalreporter.write_line(f"written to {path}")

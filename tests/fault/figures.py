@@ -1,0 +1,115 @@
+"""Figures of fault tests: collected per fault, merged over tests, shown as one table and kept as JSON."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.fault.instrument import Findings
+
+_HEAD = (
+    "fault", "trials", "runs", "overlaps", "lost", "twice", "unallowed", "false deaths",
+    "noticed p50", "p99", "limit", "serves p50", "p99", "closest", "ran on",
+)  # fmt: skip
+
+
+@dataclass
+class Figures:
+    """What was measured under one fault. Times are in milliseconds."""
+
+    fault: str
+    trials: int = 0
+    executions: int = 0
+    overlaps: int = 0
+    lost: int = 0
+    duplicates: int = 0
+    unallowed: int = 0
+    false_deaths: int = 0
+    notice_limit_ms: float = 0
+    notice_ms: list[float] = field(default_factory=list[float])
+    """From the fault until the loss was on record."""
+    serve_ms: list[float] = field(default_factory=list[float])
+    """From the return of the broker or coordinator until a new task had its result."""
+    closest_ms: float | None = None
+    ran_on_ms: float | None = None
+    """The longest time that something ran on after its suspended host had woken."""
+
+    def add(self, findings: Findings) -> None:
+        """Count one trial."""
+        self.trials += 1
+        self.executions += findings.executions
+        self.overlaps += len(findings.overlaps)
+        self.lost += len(findings.lost)
+        self.duplicates += len(findings.duplicates)
+        self.unallowed += len(findings.unallowed)
+        if findings.closest_ms is not None:
+            self.closest_ms = min(findings.closest_ms, self.closest_ms or findings.closest_ms)
+
+    def merge(self, other: "Figures") -> None:
+        """Take in what another test measured under the same fault."""
+        for name in ("trials", "executions", "overlaps", "lost", "duplicates", "unallowed", "false_deaths"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.notice_limit_ms = max(self.notice_limit_ms, other.notice_limit_ms)
+        self.notice_ms += other.notice_ms
+        self.serve_ms += other.serve_ms
+        self.closest_ms = min(filter(None, (self.closest_ms, other.closest_ms)), default=None)
+        self.ran_on_ms = max(filter(None, (self.ran_on_ms, other.ran_on_ms)), default=None)
+
+
+def merged(properties: Iterable[dict[str, Any]]) -> list[Figures]:
+    """One `Figures` per fault, in order of name."""
+    found: dict[str, Figures] = {}
+    for one in properties:
+        figures = Figures(**one)
+        if figures.fault in found:
+            found[figures.fault].merge(figures)
+        else:
+            found[figures.fault] = figures
+    return [found[fault] for fault in sorted(found)]
+
+
+def percentile(values: Sequence[float], percent: int) -> float | None:
+    """The smallest value that is not below that share of the values."""
+    if not values:
+        return None
+    return sorted(values)[max(0, -(-len(values) * percent // 100) - 1)]
+
+
+def table(everything: Sequence[Figures]) -> list[str]:
+    """The figures as lines of text with columns."""
+    rows = [_HEAD, *(_row(figures) for figures in everything)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
+    return [
+        "  ".join(cell.ljust(width) if column == 0 else cell.rjust(width) for column, (cell, width) in enumerate(pairs))
+        for pairs in (list(zip(row, widths, strict=True)) for row in rows)
+    ]
+
+
+def write(everything: Sequence[Figures], path: Path) -> None:
+    """Keep the figures as JSON."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps([asdict(figures) for figures in everything], indent=1) + "\n")
+
+
+def _row(figures: Figures) -> tuple[str, ...]:
+    counts = (
+        figures.trials,
+        figures.executions,
+        figures.overlaps,
+        figures.lost,
+        figures.duplicates,
+        figures.unallowed,
+        figures.false_deaths,
+    )
+    times = (
+        percentile(figures.notice_ms, 50),
+        percentile(figures.notice_ms, 99),
+        figures.notice_limit_ms if figures.notice_ms else None,
+        percentile(figures.serve_ms, 50),
+        percentile(figures.serve_ms, 99),
+        figures.closest_ms,
+        figures.ran_on_ms,
+    )
+    seconds = ["-" if time is None else f"{time / 1000:.2f} s" for time in times]
+    return (figures.fault, *map(str, counts), *seconds)

@@ -1,0 +1,131 @@
+"""A worker's processes are killed, stopped and woken again in the middle of a sweep, on a real fleet."""
+
+import signal
+from collections.abc import Callable, Collection, Iterable
+
+import psutil
+import pytest
+
+from tests.fault.instrument import Execution
+from tests.fault.trial import CLOCK, Sweep, Trials, noticed, wait_for_loss, wait_for_time
+from tests.fixtures_fleet import Fleet, Worker, resume
+from tests.waiting import wait_until
+
+Target = Callable[[Fleet, Execution], list[psutil.Process]]
+
+
+def agent(fleet: Fleet, victim: Execution) -> list[psutil.Process]:
+    return [psutil.Process(fleet.processes[fleet.worker_of(victim.pid)].pid)]
+
+
+def runner(_: Fleet, victim: Execution) -> list[psutil.Process]:
+    return [psutil.Process(psutil.Process(victim.pid).ppid())]
+
+
+def child(_: Fleet, victim: Execution) -> list[psutil.Process]:
+    return [psutil.Process(victim.pid)]
+
+
+def whole_worker(fleet: Fleet, victim: Execution) -> list[psutil.Process]:
+    return fleet.everything_of(fleet.worker_of(victim.pid))
+
+
+TARGETS: dict[str, Target] = {"agent": agent, "runner": runner, "child": child, "whole worker": whole_worker}
+REPEATS = [1, pytest.param(8, marks=[pytest.mark.slow, pytest.mark.timeout(300)])]
+
+
+def send(processes: Iterable[psutil.Process], number: int) -> None:
+    for process in processes:
+        process.send_signal(number)
+
+
+def victims(sweep: Sweep, processes: Iterable[psutil.Process]) -> list[Execution]:
+    """What these processes, or those below them, execute."""
+    pids = {each.pid for process in processes for each in (process, *process.children(recursive=True))}
+    return [each for each in sweep.running() if each.pid in pids]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("repeats", REPEATS)
+def test_what_a_killed_process_ran_is_lost_noticed_and_run_again(trials: Trials, target: str, repeats: int) -> None:
+    fault = f"SIGKILL of {target}"
+    with trials.fleet() as fleet:
+        for _ in range(repeats):
+            sweep = trials.sweep(fleet, seconds=0.8)
+            victim = sweep.wait_for_running(3)[0]
+            name = fleet.worker_of(victim.pid)
+            struck = TARGETS[target](fleet, victim)
+            hit = victims(sweep, struck)
+            struck_ms = CLOCK.now_ms()
+            send(struck, signal.SIGKILL)
+            if target in {"agent", "whole worker"}:
+                fleet.processes[name].wait()
+                fleet.start_worker(Worker(name))
+            trials.judge(fault, fleet, sweep)
+            trials.of(fault).notice_ms += noticed(fleet, hit, struck_ms)
+
+
+@pytest.mark.parametrize("repeats", REPEATS)
+def test_what_a_stopped_agent_held_has_ended_before_it_is_run_again(trials: Trials, repeats: int) -> None:
+    """The runners end the work in time, although nobody tells them to."""
+    fault = "SIGSTOP of agent past its lease"
+    with trials.fleet() as fleet:
+        for _ in range(repeats):
+            sweep = trials.sweep(fleet, count=4, seconds=3.4)
+            struck = agent(fleet, sweep.wait_for_running(3)[0])
+            hit = victims(sweep, struck)
+            struck_ms = CLOCK.now_ms()
+            send(struck, signal.SIGSTOP)
+            wait_for_loss(fleet, hit)
+            wait_for_next_attempt(sweep, hit)
+            resume(struck)
+            trials.judge(fault, fleet, sweep)
+            trials.of(fault).notice_ms += noticed(fleet, hit, struck_ms)
+
+
+@pytest.mark.parametrize("repeats", REPEATS)
+def test_a_suspended_host_that_wakes_ends_what_was_given_to_others(trials: Trials, repeats: int) -> None:
+    """Its processes may go on for the moment that its runners need to see how late it is; nothing of it is accepted."""
+    fault = "suspended host"
+    with trials.fleet() as fleet:
+        for _ in range(repeats):
+            sweep = trials.sweep(fleet, count=4, seconds=3.4)
+            struck = whole_worker(fleet, sweep.wait_for_running(3)[0])
+            hit = victims(sweep, struck)
+            struck_ms = CLOCK.now_ms()
+            send(struck, signal.SIGSTOP)
+            wait_for_loss(fleet, hit)
+            wait_for_next_attempt(sweep, hit)
+            pids = {each.pid for each in hit}
+            woken_ms = CLOCK.elapsed_ms()
+            resume(reversed(struck))
+            trials.judge(fault, fleet, sweep, suspended=pids)
+            ends_ns = [each.ended_ns for each in trials.instrument.executions() if each.pid in pids]
+            figures = trials.of(fault)
+            figures.notice_ms += noticed(fleet, hit, struck_ms)
+            figures.ran_on_ms = max(figures.ran_on_ms or 0, max(ends_ns) / 1e6 - woken_ms)
+            assert 0 not in ends_ns
+            assert figures.ran_on_ms < 1_000
+
+
+@pytest.mark.parametrize("target", ["runner", "child"])
+@pytest.mark.parametrize("repeats", REPEATS)
+def test_a_stopped_runner_or_child_does_not_kill_its_worker(trials: Trials, target: str, repeats: int) -> None:
+    """The agent goes on renewing; the work is slow, not lost."""
+    fault = f"SIGSTOP of {target} past its lease"
+    with trials.fleet() as fleet:
+        for _ in range(repeats):
+            sweep = trials.sweep(fleet, count=6, seconds=0.6)
+            struck = TARGETS[target](fleet, sweep.wait_for_running(3)[0])
+            send(struck, signal.SIGSTOP)
+            wait_for_time(3_500)
+            resume(struck)
+            findings = trials.judge(fault, fleet, sweep)
+            trials.of(fault).false_deaths += findings.executions - len(sweep.handles)
+            assert findings.executions == len(sweep.handles)
+
+
+def wait_for_next_attempt(sweep: Sweep, lost: Collection[Execution]) -> None:
+    """Wait until somebody runs again what was lost."""
+    ids = {each.task_id for each in lost}
+    wait_until(lambda: any(e.task_id in ids and e.attempt > 1 for e in sweep.running()), "it runs again", 20)
