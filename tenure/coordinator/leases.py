@@ -141,11 +141,10 @@ def forget(turn: Turn, lease: LiveLease) -> None:
     worker = turn.fleet.get(lease.directed_to or lease.worker_id)
     if worker is not None:
         worker.bound -= 1
+        turn.memory.directed_ready = True  # its room may be what a directed task waits for, whoever had it
     _reserve(turn, lease, -1)
     capability, worker_id = lease.stream
     turn.out.withdrawals.append((capability, worker_id, lease.entry_id))
-    if lease.directed_to:
-        turn.memory.directed_ready = True
 
 
 def load(store: Database, elapsed_ms: int) -> LiveLeases:
