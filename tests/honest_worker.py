@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tenure.errors import BrokerError
 from tenure.protocol.control_messages import Granted, Judged, Order, Refused, Registered, SayHello, Stop
@@ -17,11 +17,13 @@ class HonestWorker:
 
     Attributes:
         registered: whether its last hello was answered.
+        started: the fence of everything that it has begun to run, in order.
     """
 
     worker: ScriptedWorker
     slots: int = 2
     registered: bool = False
+    started: list[int] = field(default_factory=list[int])
 
     def round(self) -> None:
         """Read orders, beat, take, and report; what the broker does not take is said again in the next round."""
@@ -59,8 +61,16 @@ class HonestWorker:
 
     def _move(self, fence: int, state: str) -> None:
         for hand in self.worker.hands:
-            if hand.ticket.fence == fence and (state == "stopping" or hand.state == "claimed"):
-                hand.state = "stopping" if state == "stopping" else "running"
+            if hand.ticket.fence != fence:
+                continue
+            if state == "stopping":
+                hand.state = "stopping"
+            elif hand.state == "claimed":
+                self._start(hand)
+
+    def _start(self, hand: Hand) -> None:
+        hand.state = "running"
+        self.started.append(hand.ticket.fence)
 
     def _next(self, hand: Hand) -> WorkerEvent:
         if hand.state == "stopping":
@@ -68,7 +78,7 @@ class HonestWorker:
         if hand.state == "claimed" and hand.ticket.start == "granted":
             return self.worker.claimed(hand)
         if hand.state == "claimed":
-            hand.state = "running"
+            self._start(hand)
             return self.worker.claimed(hand)
         hand.state = "finished"
         return self.worker.finished(hand, str(hand.ticket.fence))
