@@ -142,9 +142,13 @@ def load_settings(*, settings_file: Path | None = None, **overrides: object) -> 
             merged[name], origins[name] = value, place
         broker_is_set = broker_is_set or bool(broker_here)
     try:
-        return Settings(**merged)
+        settings = Settings(**merged)
     except ValidationError as error:
         raise _explained(error, origins) from None
+    if settings.broker_url is not None:
+        # Here already, because only here it is known where a wrong one came from.
+        _checked_url(settings.broker_url.get_secret_value(), f"broker_url, as given by {origins['broker_url']},")
+    return settings
 
 
 def broker_url(*, settings_file: Path | None = None, **overrides: object) -> str:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from tenure.cli.desk import Desk
 
 _AT_ONCE: Final = 1_000
-_MOST: Final = 10_000
 _OPEN: Final = ("QUEUED", "OFFERED", "RUNNING", "LOST")
 _COLUMNS: Final = (Column("TASK", "task_id"), Column("STATE", "state"))
 
@@ -32,13 +31,21 @@ def cancel(desk: Desk, task_ids: tuple[str, ...], run: str | None, reason: str) 
     """Cancel tasks. CANCELLED is said only when the end is proved; until then a task is CANCELLING."""
     if bool(task_ids) == bool(run):
         raise UsageError("say which tasks", "Give task ids, or --run for all of a run")
-    rows = cancel_tasks(desk, task_ids or open_tasks(desk, run or ""), reason)
+    rows = cancel_tasks(desk, task_ids, reason) if task_ids else _cancel_run(desk, run or "", reason)
     desk.output.table(_COLUMNS, rows, empty="There was nothing to cancel.")
 
 
-def open_tasks(desk: Desk, run: str) -> Sequence[str]:
-    """The tasks of a run that have not ended."""
-    return [row["task_id"] for state in _OPEN for row in query(desk, "tasks", {"run": run, "state": state}, _MOST)]
+def _cancel_run(desk: Desk, run: str, reason: str) -> list[dict[str, Any]]:
+    """Cancel a run's tasks portion by portion, since a long list does not fit into one answer."""
+    rows: list[dict[str, Any]] = []
+    for state in _OPEN:
+        while True:
+            known = {row["task_id"] for row in rows}
+            found = [row["task_id"] for row in query(desk, "tasks", {"run": run, "state": state}, _AT_ONCE)]
+            if not (fresh := [task_id for task_id in found if task_id not in known]):
+                break
+            rows.extend(cancel_tasks(desk, fresh, reason))
+    return rows
 
 
 def cancel_tasks(desk: Desk, task_ids: Sequence[str], reason: str) -> list[dict[str, Any]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, final
 
 import click
 
@@ -12,7 +13,7 @@ from tenure.cli.records import Listing, limit_option, print_list, print_one, pri
 from tenure.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     from tenure.cli.desk import Desk
@@ -34,7 +35,6 @@ DIRECTIVES: Final = Listing(
 )
 STATES: Final = ("PENDING", "APPROVED", "DENIED")
 _AT_ONCE: Final = 1_000
-_MOST: Final = 10_000
 
 
 @click.group()
@@ -71,7 +71,7 @@ def _deciding(function: Callable[..., None]) -> Callable[..., None]:
 @with_desk
 def approve(desk: Desk, ids: tuple[str, ...], note: str, *, everything: bool) -> None:
     """Allow another attempt of lost or failed tasks, by directive id or task id."""
-    _decide(desk, _chosen(desk, ids, everything=everything), approve=True, note=note)
+    _decide(desk, ids, Decision(approve=True, note=note, everything=everything))
 
 
 @directives.command("deny")
@@ -79,22 +79,41 @@ def approve(desk: Desk, ids: tuple[str, ...], note: str, *, everything: bool) ->
 @with_desk
 def deny(desk: Desk, ids: tuple[str, ...], note: str, *, everything: bool) -> None:
     """Refuse another attempt: the tasks end as they are."""
-    _decide(desk, _chosen(desk, ids, everything=everything), approve=False, note=note)
+    _decide(desk, ids, Decision(approve=False, note=note, everything=everything))
 
 
-def _chosen(desk: Desk, ids: Sequence[str], *, everything: bool) -> Sequence[str]:
-    if everything == bool(ids):
+@final
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is decided, why, and whether about everything that waits."""
+
+    approve: bool
+    note: str
+    everything: bool
+
+
+def _decide(desk: Desk, ids: Sequence[str], decision: Decision) -> None:
+    if decision.everything == bool(ids):
         raise UsageError("say which directives", "Give directive ids or task ids, or --all for every pending one")
-    if everything:
-        return [row["directive_id"] for row in query(desk, "directives", {"state": "PENDING"}, _MOST)]
-    return ids
+    rows: list[dict[str, Any]] = []
+    portions = _pending(desk, rows) if decision.everything else iter([tuple(ids)])
+    for some in portions:
+        rows.extend(_decide_some(desk, some, decision))
+    print_steps(desk, rows, nothing="No directive waits for a decision.")
 
 
-def _decide(desk: Desk, ids: Sequence[str], *, approve: bool, note: str) -> None:
+def _pending(desk: Desk, decided: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """Pending directives, portion by portion, since a long list does not fit into one answer."""
+    while True:
+        known = {row.get("directive_id") for row in decided}
+        found = [row["directive_id"] for row in query(desk, "directives", {"state": "PENDING"}, _AT_ONCE)]
+        fresh = tuple(directive_id for directive_id in found if directive_id not in known)
+        if not fresh:
+            return
+        yield fresh
+
+
+def _decide_some(desk: Desk, ids: tuple[str, ...], decision: Decision) -> Sequence[dict[str, Any]]:
     from tenure.protocol.client_messages import Decide
 
-    rows: list[dict[str, Any]] = []
-    for start in range(0, len(ids), _AT_ONCE):
-        some = tuple(ids[start : start + _AT_ONCE])
-        rows.extend(desk.ask(Decide(directives=some, approve=approve, note=note)).rows)
-    print_steps(desk, rows, nothing="No directive waits for a decision.")
+    return desk.ask(Decide(directives=ids, approve=decision.approve, note=decision.note)).rows

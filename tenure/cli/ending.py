@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -22,6 +23,7 @@ _ENDS: Final = (
     Column("RESULT", "result"),
     Column("ERROR", "error"),
 )
+_HANDLER: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _timeout: Final = click.option("--timeout", metavar="DURATION", help="How long to wait, such as 90s.")
 
 
@@ -51,7 +53,8 @@ def result(desk: Desk, task_id: str, timeout: str | None) -> None:
     from tenure.cli.records import query
 
     rows = query(desk, "tasks", {"task_id": task_id}, 1)
-    as_text = bool(rows) and rows[0].get("kind") == "command"
+    # A handler's reference has a colon and no space; whatever else ran was a program.
+    as_text = bool(rows) and _HANDLER.fullmatch(str(rows[0].get("work", ""))) is None
     print_value(desk, desk.fleet.handle(task_id), as_text=as_text, timeout=_seconds(timeout) or 0)
 
 

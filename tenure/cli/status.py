@@ -80,6 +80,6 @@ def status_line(desk: Desk, observer: Observer) -> Generator[StatusLine]:
 
 def summary(row: Mapping[str, Any]) -> str:
     """One line of the fleet's counts; those that are 0 are left out."""
-    counts = {name.lower(): value for name, value in row.items() if isinstance(value, int)}
+    counts = {str(name).lower(): count for name, count in dict(row.get("tasks", {})).items()}
     told = [f"{counts[name]:,} {name}" for name in _SHOWN if counts.get(name)]
     return "tasks: " + (", ".join(told) or "none so far")

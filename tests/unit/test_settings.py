@@ -105,7 +105,7 @@ def test_paths_in_the_file_are_relative_to_the_file(tmp_path: Path) -> None:
 def test_a_wrong_address_is_refused_without_repeating_it(url: str) -> None:
     message = refused_url(broker_url=url)
     assert url not in message
-    assert "not the address of a broker" in message
+    assert "as given by an argument, is not the address of a broker" in message
 
 
 @pytest.mark.parametrize(
