@@ -26,7 +26,6 @@ class Verdict(StrEnum):
 class Reason(StrEnum):
     """Why a claim, renewal or result was refused."""
 
-    MALFORMED = "malformed"  #: the report could not be read
     UNREGISTERED_WORKER = "unregistered_worker"  #: no such worker, or it has not said hello since it was forgotten
     WRONG_SITE = "wrong_site"  #: the worker belongs to another site than the inbox that this arrived on
     OLD_GENERATION = "old_generation"  #: a newer agent of the same worker id has said hello
