@@ -24,7 +24,7 @@ from tenure.protocol.worker_messages import Finished, Hello, Outcome, Released
 from tenure.testing import SeededEntropy
 from tenure.workers.actions import Action, Recall, StartCall, StartCommand, Tell
 from tenure.workers.claims import Claims
-from tenure.workers.inputs import BeatTaken, CallEnded, Input, Ordered, Recalled, Taken, TreeEnded
+from tenure.workers.inputs import BeatTaken, CallEnded, ChildReady, Input, Ordered, Recalled, Taken, TreeEnded
 from tenure.workers.membership import Profile
 
 _A = TypeVar("_A")
@@ -35,12 +35,15 @@ QUICK = "m:quick"
 class Core:
     """Claims, and what they decided."""
 
-    def __init__(self, slots: int = 1, generation: int = 1, ttl_ms: int = 30_000) -> None:
+    def __init__(self, slots: int = 1, generation: int = 1, *, ttl_ms: int = 30_000, prompt: bool = True) -> None:
         hello = Hello(slots=slots, capabilities=("default",), ttl_ms=ttl_ms)
         self.claims = Claims(Profile(hello, generation), SeededEntropy(1))
         self.generation = generation
         self.now_ms = 1_000_000
         self.actions: list[Action] = []
+        self.prompt = prompt
+        """Whether children are ready as soon as they are started."""
+        self.ready: set[int] = set()
         self.sequence = 0
         self.epoch = 1
         self.orders = Orders(self)
@@ -58,6 +61,12 @@ class Core:
         """What is decided now."""
         decided = self.claims.collect(self.now_ms)
         self.actions.extend(decided)
+        for action in decided:
+            if isinstance(action, StartCommand):
+                self.ready.discard(action.slot)
+            elif isinstance(action, StartCall) and self.prompt and action.slot not in self.ready:
+                self.ready.add(action.slot)
+                self.claims.handle(ChildReady(action.slot), self.now_ms)
         return decided
 
     def pass_ms(self, duration_ms: int) -> list[Action]:
@@ -115,6 +124,7 @@ class Core:
         return self.feed(Recalled(slot, [self.seen.start_of(ticket).call for ticket in tickets]))
 
     def tree_ended(self, slot: int, *, gone: bool = True, **fields: Any) -> list[Action]:
+        self.ready.discard(slot)
         return self.feed(TreeEnded(slot, gone=gone, **fields))
 
 

@@ -114,7 +114,13 @@ class Imported:
     is_async: bool
 
 
-FromChild = Returned | Raised | Dropped | Progress | Imported
+@final
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The child has started and reads calls."""
+
+
+FromChild = Returned | Raised | Dropped | Progress | Imported | Ready
 
 
 def write_frame(message: FromChild) -> bytes:
@@ -128,6 +134,8 @@ def write_frame(message: FromChild) -> bytes:
             return f"d{call} {duration_ms}\n".encode()
         case Progress(call, fraction_ppm, text):
             return f"p{call} {fraction_ppm}\n{text}".encode()
+        case Ready():
+            return b"r0 0\n"
         case Imported(handler, is_async):
             return f"h0 {int(is_async)}\n{handler}".encode()
 
@@ -149,6 +157,8 @@ def read_frame(body: bytes) -> FromChild:
             return Dropped(call, number)
         case "p":
             return Progress(call, min(max(number, 0), 1_000_000), text)
+        case "r":
+            return Ready()
         case "h":
             return Imported(text, bool(number))
         case _:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, final
 from tenure.clock import SystemClock
 from tenure.handlers.context import running
 from tenure.handlers.resolve import Handler, load
-from tenure.workers.calls import MAX_PACKET_BYTES, Call, FromChild, Imported, Returned, read_packet, write_frame
+from tenure.workers.calls import MAX_PACKET_BYTES, Call, FromChild, Imported, Ready, Returned, read_packet, write_frame
 from tenure.workers.child_failures import failed, rendered
 from tenure.workers.child_run import Run, Stopped
 from tenure.workers.frames import frame
@@ -59,6 +59,7 @@ class Child:
     def serve(self) -> None:
         """Run calls until there are no more to come."""
         signal.signal(signal.SIGTERM, self._on_term)
+        self.send(Ready())
         while packet := self.calls.recv(MAX_PACKET_BYTES):
             message = read_packet(packet)
             if isinstance(message, Call):
@@ -69,21 +70,29 @@ class Child:
         began_ms = self.clock.elapsed_ms()
         try:
             handler = self.handler(call.handler)
-            if handler.is_async:
-                self._run_loop(call)
-                return
-            context = self.context(call)
-            self._run = context
-            with running(context):
+        except Stopped:
+            raise
+        except BaseException as error:  # noqa: BLE001 - importing runs user code, which may raise anything
+            self.send(failed(call.call, self.clock.elapsed_ms() - began_ms, error))
+            return
+        if handler.is_async:
+            self._run_loop(call)
+        else:
+            self.send(self._run_sync(handler, call))
+
+    def _run_sync(self, handler: Handler, call: Call) -> FromChild:
+        began_ms = self.clock.elapsed_ms()
+        try:
+            self._run = self.context(call)
+            with running(self._run):
                 value = handler.call(call.arguments)
-            self._run = None
-            message: FromChild = Returned(call.call, self.clock.elapsed_ms() - began_ms, rendered(value))
+            return Returned(call.call, self.clock.elapsed_ms() - began_ms, rendered(value))
         except Stopped:
             raise
         except BaseException as error:  # noqa: BLE001 - user code may raise anything
+            return failed(call.call, self.clock.elapsed_ms() - began_ms, error)
+        finally:
             self._run = None
-            message = failed(call.call, self.clock.elapsed_ms() - began_ms, error)
-        self.send(message)
 
     def handler(self, reference: str) -> Handler:
         """The handler of that reference, imported once. Raises what `tenure.handlers.resolve.load` raises."""
@@ -110,7 +119,8 @@ class Child:
 
         if self._loop is None:
             self._loop = Loop(self)
-        self._loop.run(first)
+        for call in self._loop.run(first):
+            self.run(call)
 
     def _on_term(self, *_: object) -> None:
         context = self._run

@@ -12,6 +12,7 @@ from tenure.workers.child_failures import failed, rendered
 from tenure.workers.child_run import Run, Stopped
 
 if TYPE_CHECKING:
+    from tenure.handlers.resolve import Handler
     from tenure.workers.child import Child
 
 
@@ -27,10 +28,13 @@ class Loop:
         self._runner = asyncio.Runner()
         self._tasks: dict[int, tuple[asyncio.Task[None], Run]] = {}
         self._idle = asyncio.Event()
+        self._deferred: list[Call] = []
 
-    def run(self, first: Call) -> None:
-        """Run `first`, and everything that comes until nothing is running."""
+    def run(self, first: Call) -> list[Call]:
+        """Run `first`, and everything that comes until nothing is running; answers sync calls that came meanwhile."""
         self._runner.run(self._serve(first))
+        deferred, self._deferred = self._deferred, []
+        return deferred
 
     async def _serve(self, first: Call) -> None:
         loop = asyncio.get_running_loop()
@@ -55,26 +59,36 @@ class Loop:
         if isinstance(message, Call):
             self._start(message)
             return
-        running_call = self._tasks.get(message.call)
-        if running_call is not None:
-            task, context = running_call
+        if message.call in self._tasks:
+            task, context = self._tasks[message.call]
             context.note_cancelled()
             task.cancel()
 
     def _start(self, call: Call) -> None:
-        context = self._child.context(call)
-        task = asyncio.get_running_loop().create_task(self._run(call, context))
-        self._tasks[call.call] = (task, context)
-        task.add_done_callback(lambda _: self._ended(call))
-
-    async def _run(self, call: Call, context: Run) -> None:
         began_ms = self._child.clock.elapsed_ms()
         try:
             handler = self._child.handler(call.handler)
+        except Stopped:
+            raise
+        except BaseException as error:  # noqa: BLE001 - importing runs user code, which may raise anything
+            self._child.send(failed(call.call, self._child.clock.elapsed_ms() - began_ms, error))
+            return
+        loop = asyncio.get_running_loop()
+        if not handler.is_async:
+            # It may want to run a loop of its own, so it waits for the end of this one, and so do those behind it.
+            self._deferred.append(call)
+            loop.remove_reader(self._child.calls.fileno())
+            return
+        context = self._child.context(call)
+        task = loop.create_task(self._run(call, handler, context))
+        self._tasks[call.call] = (task, context)
+        task.add_done_callback(lambda _: self._ended(call))
+
+    async def _run(self, call: Call, handler: Handler, context: Run) -> None:
+        began_ms = self._child.clock.elapsed_ms()
+        try:
             with running(context):
-                value = handler.call(call.arguments)
-                if handler.is_async:
-                    value = await value
+                value = await handler.call(call.arguments)
             message: FromChild = Returned(call.call, self._elapsed_ms(began_ms), rendered(value))
         except Stopped:
             raise

@@ -22,6 +22,7 @@ from tenure.workers.holds import Hold, Stage
 from tenure.workers.inputs import (
     BeatTaken,
     CallEnded,
+    ChildReady,
     DrainAsked,
     HandlerSeen,
     Input,
@@ -79,6 +80,8 @@ class Claims:
                 self._obey(happened, now_ms)
             case ProgressMade():
                 self._progress_made(happened)
+            case ChildReady(slot):
+                self._floor.child_ready(self._floor.slots[slot], now_ms)
             case Recalled():
                 self._stopper.recalled(happened, now_ms)
                 self._membership.give_back(now_ms)

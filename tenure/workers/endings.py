@@ -12,8 +12,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from tenure.protocol.message import MAX_VALUE_BYTES
 from tenure.protocol.worker_messages import Failure, FailureKind, Outcome
-from tenure.workers.calls import Dropped, FromChild, Imported, Progress, Raised, Returned
-from tenure.workers.inputs import CallEnded, HandlerSeen, Input, ProgressMade, TreeEnded
+from tenure.workers.calls import Dropped, FromChild, Imported, Progress, Raised, Ready, Returned
+from tenure.workers.inputs import CallEnded, ChildReady, HandlerSeen, Input, ProgressMade, TreeEnded
 
 if TYPE_CHECKING:
     from tenure.workers.actions import StartCommand
@@ -35,6 +35,8 @@ def as_input(slot: int, message: FromChild) -> Input:
             return CallEnded(slot, call, None, duration_ms)
         case Progress(call, fraction_ppm, text):
             return ProgressMade(slot, call, fraction_ppm, text[:_MAX_MESSAGE])
+        case Ready():
+            return ChildReady(slot)
         case Imported(handler, is_async):
             return HandlerSeen(slot, handler, is_async)
 

@@ -40,6 +40,9 @@ class Slot:
     backlog_ms: float = 0.0
     is_async: bool = False
     is_command: bool = False
+    is_ready: bool = False
+    """Whether the slot's child has started; what is placed before does not run yet."""
+    waiting_since_ms: int = NEVER
     recalling: bool = False
     ending: bool = False
     until_ms: int | None = None
@@ -103,9 +106,16 @@ class Floor:
         self._learned(hold)
         head = slot.head()
         if head is None:
-            slot.is_async, slot.is_command, slot.backlog_ms = False, False, 0.0
-        elif head.began_ms == NEVER:
+            slot.is_async, slot.is_command, slot.backlog_ms, slot.waiting_since_ms = False, False, 0.0, NEVER
+        elif head.began_ms == NEVER and slot.is_ready:
             head.began_ms = now_ms
+
+    def child_ready(self, slot: Slot, now_ms: int) -> None:
+        """The slot's child has started: what waits for it begins now."""
+        slot.is_ready, slot.waiting_since_ms = True, NEVER
+        for index, hold in enumerate(slot.placed.values()):
+            if index == 0 or slot.is_async:
+                hold.began_ms = now_ms
 
     def handler_seen(self, slot: Slot, handler: str, *, is_async: bool) -> None:
         """A child has imported a handler; async ones may from now on run side by side."""
@@ -125,7 +135,8 @@ class Floor:
 
     def ended(self, slot: Slot, now_ms: int, *, useless: bool) -> None:
         """The slot's process tree has ended; `useless` says that it never began anything, so that a pause is due."""
-        slot.ending = slot.recalling = False
+        slot.ending = slot.recalling = slot.is_ready = False
+        slot.waiting_since_ms = NEVER
         slot.until_ms = None
         if useless:
             slot.usable_ms = now_ms + min(_FIRST_PAUSE_MS << min(slot.failures, 10), _LONGEST_PAUSE_MS)
@@ -190,8 +201,13 @@ class Floor:
             return
         is_async = isinstance(work, CallWork) and self._async_handlers.get(work.handler, False)
         alone = not slot.placed
+        if not isinstance(work, CallWork):
+            # The child, if there is one, is ended to make room.
+            slot.is_command, slot.is_ready = True, False
+        elif not slot.is_ready and alone:
+            slot.waiting_since_ms = now_ms
         hold.stage, hold.slot = Stage.PLACED, slot.index
-        hold.began_ms = now_ms if alone or is_async else NEVER
+        hold.began_ms = now_ms if slot.is_command or (slot.is_ready and (alone or is_async)) else NEVER
         slot.placed[hold.call] = hold
         slot.backlog_ms += hold.expected_ms
         slot.is_async = slot.is_async or is_async
@@ -203,7 +219,6 @@ class Floor:
                 self._learning[work.handler] = hold
             self._ledger.act(StartCall(slot.index, hold.call, hold.binding, work))
         else:
-            slot.is_command = True
             self._ledger.act(StartCommand(slot.index, hold.call, hold.binding, work))
 
     def _allow(self, slot: Slot, until_ms: int | None) -> None:

@@ -67,6 +67,14 @@ class HandlerSeen:
 
 @final
 @dataclass(frozen=True, slots=True)
+class ChildReady:
+    """A slot's child has started and reads calls."""
+
+    slot: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class ProgressMade:
     """A running call has told how far it is."""
 
@@ -134,6 +142,7 @@ Input = (
     | Restored
     | CallEnded
     | HandlerSeen
+    | ChildReady
     | ProgressMade
     | Recalled
     | TreeEnded

@@ -7,7 +7,7 @@ its own first; only when it does not obey in time is the tree ended, and its nei
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from tenure.protocol.timing import grace_ms
 from tenure.protocol.worker_messages import Cause, FailureKind
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tenure.workers.floor import Floor, Slot
     from tenure.workers.inputs import Recalled, TreeEnded
     from tenure.workers.ledger import Ledger
+
+_START_PATIENCE_MS: Final = 60_000
 
 
 @final
@@ -57,8 +59,11 @@ class Stopper:
             self._ledger.act(Recall(slot.index))
 
     def insist(self, now_ms: int) -> None:
-        """End the tree of every async child in which a cancelled call did not obey in time."""
+        """End the tree of every child that does not start, or in which a cancelled async call did not obey in time."""
         for slot in self._floor.slots:
+            if slot.waiting_since_ms != NEVER and now_ms - slot.waiting_since_ms > _START_PATIENCE_MS:
+                slot.waiting_since_ms = NEVER
+                self._end_tree(slot, 0)
             late = [hold for hold in slot.placed.values() if hold.end_by_ms != NEVER and now_ms >= hold.end_by_ms]
             if late and not slot.ending:
                 self._end_tree(slot, grace_ms(late[0].ttl_ms))

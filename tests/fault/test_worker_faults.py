@@ -2,19 +2,15 @@
 
 import contextlib
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tenure.clock import SystemClock, SystemEntropy
 from tenure.protocol.control_messages import Stop, StopReason
 from tenure.protocol.worker_messages import Cause, Finished, Hello, Released
-from tests.fixtures_worker import HANDLERS, Bench, call, python
+from tests.fixtures_worker import Bench, call, python
 from tests.waiting import wait_until
 
 StartBench = Callable[..., Bench]

@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 
 from tenure.protocol.control_messages import Drain, Stop, StopReason
-from tenure.protocol.worker_messages import Cause, Claimed, Failure, FailureKind, Finished, Leaving, Progressed, Released
+from tenure.protocol.worker_messages import (
+    Cause,
+    Claimed,
+    Failure,
+    FailureKind,
+    Finished,
+    Leaving,
+    Progressed,
+    Released,
+)
 from tests.fixtures_worker import Bench, call, command, python
 from tests.waiting import wait_until
 
@@ -199,9 +208,7 @@ def test_a_command_that_prints_without_end_is_too_large_and_harmless(start: Star
         (["/etc/hostname"], FailureKind.COMMAND_NOT_FOUND, None),
     ],
 )
-def test_a_command_that_fails_says_how(
-    start: StartBench, argv: list[str], kind: FailureKind, code: int | None
-) -> None:
+def test_a_command_that_fails_says_how(start: StartBench, argv: list[str], kind: FailureKind, code: int | None) -> None:
     bench = start()
     (ticket,) = bench.publish(command(*argv))
     failure = failure_of(bench.result(ticket))

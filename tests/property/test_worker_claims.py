@@ -21,7 +21,7 @@ from tenure.protocol.assignment import Ticket
 from tenure.protocol.envelope import Envelope
 from tenure.protocol.worker_messages import Outcome
 from tenure.workers.actions import Action, AllowUntil, CancelCall, EndTree, Recall, StartCall, StartCommand
-from tenure.workers.inputs import BeatTaken, CallEnded, DrainAsked, HandlerSeen, Reconnected, TreeEnded
+from tenure.workers.inputs import BeatTaken, CallEnded, ChildReady, DrainAsked, HandlerSeen, Reconnected, TreeEnded
 from tenure.workers.inputs import Recalled as RecalledInput
 from tests.fixtures_worker_core import Core, granted, program, quick
 
@@ -53,6 +53,7 @@ class Process:
     alive: bool = False
     is_async: bool = False
     is_command: bool = False
+    ready: bool = False
 
 
 class WorkerMachine(RuleBasedStateMachine):
@@ -60,7 +61,7 @@ class WorkerMachine(RuleBasedStateMachine):
 
     @initialize(generation=st.integers(1, 3))
     def _start(self, generation: int) -> None:
-        self.core = Core(slots=_SLOTS, generation=generation, ttl_ms=5_000)
+        self.core = Core(slots=_SLOTS, generation=generation, ttl_ms=5_000, prompt=False)
         self.leases: dict[int, Lease] = {}
         self.calls: dict[int, int] = {}
         self.slots = [Process() for _ in range(_SLOTS)]
@@ -96,7 +97,7 @@ class WorkerMachine(RuleBasedStateMachine):
         if is_command:
             assert not process.queue
             assert not process.begun
-            process.is_async = False
+            process.is_async = process.ready = False
         assert self.core.now_ms < self.deadline_ms(self.leases[fence]), "started without a right to run"
         process.is_command = is_command
         process.alive = True
@@ -197,11 +198,19 @@ class WorkerMachine(RuleBasedStateMachine):
         lease.answered = lease.answered or self.finished(lease)
         self.follow(self.core.orders.judge(lease.ticket))
 
-    @precondition(lambda self: any(process.queue for process in self.slots))
+    @precondition(lambda self: any(process.queue and not process.ready for process in self.slots))
+    @rule()
+    def _children_start(self) -> None:
+        for slot, process in enumerate(self.slots):
+            if process.alive and not process.ready and not process.is_command:
+                process.ready = True
+                self.feed(ChildReady(slot))
+
+    @precondition(lambda self: any(process.queue and process.ready for process in self.slots))
     @rule()
     def _children_begin(self) -> None:
         for process in self.slots:
-            while process.queue and process.alive and (process.is_async or not process.begun):
+            while process.queue and process.ready and (process.is_async or not process.begun):
                 self.begin(process)
 
     @precondition(lambda self: any(process.begun for process in self.slots))
@@ -216,6 +225,7 @@ class WorkerMachine(RuleBasedStateMachine):
                 self.feed(TreeEnded(slot, gone=True, outcome=outcome, duration_ms=duration_ms))
             else:
                 outcome = None if cancelled and process.is_async else Outcome(value="1")
+                process.is_async = process.is_async and bool(process.begun or process.queue)
                 self.feed(CallEnded(slot, call, outcome, duration_ms))
 
     @precondition(lambda self: any(len(process.begun) == 1 for process in self.slots))

@@ -5,7 +5,7 @@ import pytest
 from tenure.protocol.control_messages import Drain, Registered, SayHello
 from tenure.protocol.worker_messages import Cause, Hello, Leaving, Outcome, Released
 from tenure.workers.actions import AllowUntil, EndTree, Leave, Recall, StartCall
-from tenure.workers.inputs import CallEnded, DrainAsked, HandlerSeen
+from tenure.workers.inputs import CallEnded, ChildReady, DrainAsked, HandlerSeen
 from tests.fixtures_worker_core import Core, granted, program, quick
 
 
@@ -410,3 +410,27 @@ def test_async_handlers_fill_the_window_by_their_slots() -> None:
     core.pass_ms(400)
     assert len(core.seen.all(StartCall)) == 2
     assert [release.cause for release in core.seen.told(Released)] == [Cause.UNSTARTED]
+
+
+# --- children that start ------------------------------------------------------------------------
+
+
+def test_the_time_that_a_child_takes_to_start_counts_for_no_call() -> None:
+    core = Core(prompt=False)
+    (ticket,) = core.take(quick(timeout_ms=500))
+    core.pass_ms(5_000)
+    assert core.seen.recalls() == []
+    assert core.seen.held() == {ticket.fence: "claimed"}
+    core.feed(ChildReady(0))
+    assert core.seen.held() == {ticket.fence: "running"}
+    core.pass_ms(700)
+    assert core.seen.recalls() == [0]
+
+
+def test_a_child_that_does_not_start_within_a_minute_is_ended() -> None:
+    core = Core(prompt=False)
+    core.take(quick(lease_ttl_ms=600_000))
+    core.pass_ms(59_000)
+    assert not core.seen.all(EndTree)
+    core.pass_ms(2_000)
+    assert core.seen.all(EndTree) == [EndTree(0, 0)]
