@@ -191,23 +191,3 @@ def test_a_broker_that_has_lost_its_data_is_told_everything_again(start: StartBe
     bench.events.clear()
     bench.until(lambda: [event for event in bench.events if isinstance(event, Hello)], "a new hello")
     assert bench.result(ticket).outcome.value == '"slept"'
-
-
-# --- the agent is stopped or killed -------------------------------------------------------------
-
-AGENT = """
-import sys
-from pathlib import Path
-from tenure.broker.keys import Keys
-from tenure.broker.redis_connection import BrokerUrl, RedisConnection
-from tenure.broker.redis_worker import RedisWorker
-from tenure.clock import SystemClock, SystemEntropy
-from tenure.workers.agent import Agent
-from tenure.workers.options import WorkerOptions
-
-url, folder, handlers, root = sys.argv[1:]
-options = WorkerOptions(state_dir=Path(folder), worker_id="w1", site="lab", allow=(handlers,), ttl_ms=1_000,
-                        import_path=(root,))
-connect = lambda name: RedisWorker(RedisConnection(BrokerUrl(url)), Keys("test"), site="lab", worker_id=name)
-Agent(options, connect, SystemClock(), SystemEntropy()).run()
-"""
