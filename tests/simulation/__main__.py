@@ -1,0 +1,120 @@
+"""Run simulations from the command line; see `campaign.py` and docs/simulation.md."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from tenure.clock import SystemEntropy
+from tests.simulation.campaign import Folders, Tally, quiet_logs, run_many, run_seed
+from tests.simulation.history import render
+from tests.simulation.profile import KINDS
+from tests.simulation.world import Plan
+
+_NEVER_STRUCK_FROM = 1_000
+"""From this many seeds on, a fault that never struck is a mistake of the simulation."""
+
+
+def main(arguments: list[str]) -> int:
+    """What the command line asks for; 1 when an invariant was broken."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="Search for broken invariants.")
+    parser.add_argument("--seeds", type=int, default=2_000, help="how many histories")
+    parser.add_argument("--base", type=int, default=None, help="the first seed; drawn and printed when not given")
+    parser.add_argument("--processes", type=int, default=None, help="how many processes; one per processor by default")
+    parser.add_argument("--seed", type=int, default=None, help="replay this one seed")
+    parser.add_argument("--without", default="", help="replay without these faults, separated by commas")
+    parser.add_argument("--trace", action="store_true", help="print everything that happened in the replayed seed")
+    options = parser.parse_args(arguments)
+    if options.seed is not None:
+        return _replay(options.seed, frozenset(filter(None, options.without.split(","))), trace=options.trace)
+    base = SystemEntropy().below(10**9) if options.base is None else options.base
+    return _search(base, options.seeds, options.processes)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _replay(seed: int, without: frozenset[str], *, trace: bool) -> int:
+    quiet_logs()
+    folders = Folders()
+    try:
+        facts, problems = run_seed(Plan(seed, without), folders)
+    finally:
+        folders.close()
+    if trace:
+        for fact in facts:
+            _say(render(fact))
+    for problem in problems:
+        _say(f"seed {seed}: {problem}")
+    if not problems:
+        _say(f"seed {seed}: all invariants hold")
+    return 1 if problems else 0
+
+
+def _search(base: int, seeds: int, processes: int | None) -> int:
+    _say(f"{seeds} histories from base seed {base}")
+    began = time.perf_counter()  # noqa: TID251 - how fast the machine is, not a part of any history
+    tally = Tally()
+    shown = 0
+    for part in run_many(base, seeds, processes):
+        tally.add(part)
+        for seed, problems in part.failed.items():
+            _say(f"seed {seed} FAILED: {problems[0]}")
+            shown += 1
+        if tally.seeds // 5_000 > (tally.seeds - part.seeds) // 5_000:
+            _say(f"  {tally.seeds} histories, {len(tally.failed)} failed")
+    took_s = time.perf_counter() - began  # noqa: TID251 - same
+    _table(tally)
+    unseen = [kind for kind in KINDS if not tally.seen[f"fault     {kind}"]]
+    if unseen and seeds >= _NEVER_STRUCK_FROM:
+        _say(f"These faults never struck, so nothing was learned about them: {', '.join(unseen)}")
+    _say(
+        f"{tally.seeds} histories in {took_s:.0f} s ({tally.seeds / took_s:.1f} a second), "
+        f"{tally.attempts} executions ({tally.attempts / took_s:.0f} a second), "
+        f"{tally.simulated_ms / 3_600_000:.1f} simulated hours, {len(tally.failed)} failed (base seed {base})"
+    )
+    for seed in sorted(tally.failed)[:3]:
+        _explain(seed)
+    return 1 if tally.failed or (unseen and seeds >= _NEVER_STRUCK_FROM) else 0
+
+
+def _table(tally: Tally) -> None:
+    for name, count in sorted(tally.seen.items()):
+        _say(f"  {count:>9} {name}")
+
+
+def _explain(seed: int) -> None:
+    """Say what broke, with as few faults as it takes."""
+    quiet_logs()
+    folders = Folders()
+    try:
+        without = _shrunk(seed, folders)
+        _, problems = run_seed(Plan(seed, without), folders)
+    finally:
+        folders.close()
+    _say(f"\nseed {seed} breaks, also without the faults named here:")
+    for problem in problems[:5]:
+        _say(f"  {problem}")
+    switch = f" --without {','.join(sorted(without))}" if without else ""
+    _say(f"  replay: {sys.executable} -m tests.simulation --seed {seed}{switch} --trace")
+
+
+def _shrunk(seed: int, folders: Folders) -> frozenset[str]:
+    """Which faults can be switched off with the seed still failing."""
+    without: frozenset[str] = frozenset()
+    for kind in KINDS:
+        fewer = without | {kind}
+        try:
+            _, problems = run_seed(Plan(seed, fewer), folders)
+        except Exception:  # noqa: BLE001 - a simulation that breaks is a failure to keep, too
+            problems = ["broke"]
+        if problems:
+            without = fewer
+    return without
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,151 @@
+"""What the broker goes through."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from tenure.broker.memory_store import START, MemoryStore
+from tests.simulation.network import REMEMBERED_WRITES, Server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.simulation.dice import Dice
+    from tests.simulation.world import World
+
+
+@final
+class BrokerFaults:
+    """Strikes at the broker. `for_a_while` undoes what lasts."""
+
+    def __init__(self, world: World, dice: Dice, for_a_while: Callable[[int, Callable[[], None]], None]) -> None:
+        self.world = world
+        self.dice = dice
+        self._for_a_while = for_a_while
+
+    def table(self) -> dict[str, Callable[[], str]]:
+        """The strikes by name."""
+        return {
+            "flush": self._flush,
+            "group_lost": self._group_lost,
+            "stream_deleted": self._stream_deleted,
+            "evicted_heartbeat": self._evicted_heartbeat,
+            "failover": self._failover,
+            "split": self._split,
+            "broker_restart": self._restart,
+            "broker_emptied": self._emptied,
+            "broker_full": self._full,
+        }
+
+    @property
+    def _server(self) -> Server:
+        return self.world.network.server
+
+    def _flush(self) -> str:
+        self._server.store.flush()
+        self._server.interrupt()
+        return "all"
+
+    def _assignment_keys(self) -> list[str]:
+        keys = self.world.network.keys
+        own = [keys.own(seat.worker_id) for seat in self.world.seats]
+        return [keys.capability("cpu"), keys.capability("gpu"), *own]
+
+    def _group_lost(self) -> str:
+        """The group is made again at once, so that everything that is still in the stream is delivered again."""
+        keys = self.world.network.keys
+        key = self.dice.pick([*self._assignment_keys(), keys.rpc(), keys.inbox("default")])
+        if self._server.store.stream(key) is None:
+            return ""
+        stream = self._server.store.change(key)
+        stream.undelivered.clear()
+        stream.undelivered.extend(sorted(stream.entries))
+        stream.pending.clear()
+        stream.position = START
+        self._server.interrupt()
+        return key
+
+    def _stream_deleted(self) -> str:
+        keys = self.world.network.keys
+        control = [keys.control(seat.worker_id) for seat in self.world.seats]
+        reply = keys.reply(self.world.client.client_id)
+        key = self.dice.pick([*self._assignment_keys(), keys.rpc(), keys.inbox("default"), *control, reply])
+        if self._server.store.stream(key) is None:
+            return ""
+        self._server.store.remove(key)
+        self._server.interrupt()
+        return key
+
+    def _evicted_heartbeat(self) -> str:
+        worker_id = self.dice.pick(self.world.seats).worker_id
+        self._server.store.remove(self.world.network.keys.heartbeat("default", worker_id))
+        return worker_id
+
+    def _away(self, duration_ms: int) -> None:
+        server = self._server
+        server.store.down = True
+        server.interrupt()
+
+        def back() -> None:
+            server.store.down = False
+
+        self._for_a_while(duration_ms, back)
+
+    def _failover(self) -> str:
+        """A replica takes over that has not seen the newest writes."""
+        writes = self.dice.between(1, REMEMBERED_WRITES)
+        self._server.store.lose_newest(writes)
+        self._server.store.restart()
+        self._away(self.dice.between(1, 500))
+        return f"{writes} writes lost"
+
+    def _restart(self) -> str:
+        self._server.store.restart()
+        self._away(self.dice.pick((1, 300, 2_000, 5_000)))
+        return "with its data"
+
+    def _emptied(self) -> str:
+        self._server.store.flush()
+        self._server.store.restart()
+        self._away(self.dice.pick((1, 300, 2_000)))
+        return "without its data"
+
+    def _full(self) -> str:
+        store = self._server.store
+        store.full = True
+
+        def room() -> None:
+            store.full = False
+            self._server.written()
+
+        self._for_a_while(self.dice.pick((300, 1_500, 4_000)), room)
+        return "on"
+
+    def _split(self) -> str:
+        """Some hosts talk to one half of the broker, the others to the other; then one half is lost."""
+        network = self.world.network
+        if network.other is not None:
+            return ""
+        beyond = {seat.worker_id for seat in self.world.seats if self.dice.chance(500)}
+        if not beyond:
+            return ""
+        copied = _copy(self._server.store, network.clock)
+        network.other, network.beyond = Server(self.world.engine, copied, network.keys), beyond
+
+        def whole() -> None:
+            other, network.other, network.beyond = network.other, None, set[str]()
+            if other is not None:
+                other.store.down = True
+                other.interrupt()
+
+        self._for_a_while(self.dice.between(500, 8_000), whole)
+        return ",".join(sorted(beyond))
+
+
+def _copy(store: MemoryStore, clock: object) -> MemoryStore:
+    """What a promoted replica has."""
+    copied = MemoryStore(store._clock, remembered_writes=REMEMBERED_WRITES)
+    copied.starts = store.starts + 1
+    copied._streams = {key: stream.copy() for key, stream in store._streams.items()}
+    copied._values = dict(store._values)
+    return copied

@@ -1,0 +1,182 @@
+"""The people's side: a real client session, driven step by step, and what people do with it.
+
+Real here: `Session`, `Exchange`, `Tracker` and `Handle`; only the thread that would call `Session.step` is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Final, cast, final
+
+from tenure.client.exchange import Identity
+from tenure.client.handle import Handle
+from tenure.client.session import Session, Wiring
+from tenure.errors import BrokerError, TaskAbandoned, TaskCancelled, TaskFailed, TaskLost, TenureError
+from tenure.protocol.client_messages import Cancel, Decide, DrainWorker, Item, Submit
+from tests.simulation.history import Outcome
+from tests.simulation.hosts import Process
+from tests.simulation.network import unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tenure.broker.base import ClientBroker
+    from tenure.protocol.client_messages import Ask, Reply
+    from tests.simulation.dice import Dice
+    from tests.simulation.history import History
+    from tests.simulation.hosts import Host
+    from tests.simulation.network import Network
+
+_READ_MS: Final = 250
+_WATCH_MS: Final = 2_000
+_PATIENCE_MS: Final = 600_000
+_STATES: Final[dict[type[TenureError], str]] = {
+    TaskFailed: "FAILED",
+    TaskLost: "LOST",
+    TaskCancelled: "CANCELLED",
+    TaskAbandoned: "ABANDONED",
+}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One task that a client wants done."""
+
+    key: str
+    envelope: str
+
+
+@final
+class GuardedClientBroker:
+    """A client's face over the simulated network; its calls take no time, but they fail."""
+
+    def __init__(self, client: ClientProcess) -> None:
+        self._client = client
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Every call passes through the client's process."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return self._client.call(name, args, kwargs)
+
+        self.__dict__[name] = call
+        return call
+
+
+@final
+class ClientProcess(Process):
+    """One client from its start to its end."""
+
+    def __init__(self, host: Host, network: Network, name: str, dice: Dice, history: History) -> None:
+        super().__init__(network.engine, host)
+        self.network = network
+        self.client_id = name
+        self.dice = dice
+        self.history = history
+        wiring = Wiring(lambda _: cast("ClientBroker", GuardedClientBroker(self)), host.clock, dice)
+        identity = Identity(name, "main", "ada", patience_ms=_PATIENCE_MS, resend_ms=1_000)
+        self.session = Session(wiring, identity, watch_ms=_WATCH_MS)
+        self.session._thread = Thread()  # never started: the simulation takes the steps
+        self.handles: dict[str, Handle[Any]] = {}
+        """By key."""
+        self._planned = -1
+        self._stepping = False
+
+    # --- what people ask ------------------------------------------------------------------------
+
+    def submit(self, wanted: Sequence[Wanted]) -> None:
+        """Submit tasks in one request; asking again under the same keys is safe."""
+        handles: list[Handle[Any]] = [Handle(lambda _: None, lost="wait") for _ in wanted]
+        for each, handle in zip(wanted, handles, strict=True):
+            self.handles[each.key] = handle
+            handle.add_done_callback(partial(self._ended, each.key))
+        items = tuple(Item(key=each.key, envelope=each.envelope) for each in wanted)
+
+        def admitted(reply: Reply) -> None:
+            if reply.refusal is not None:
+                return
+            for handle, one in zip(handles, reply.admitted, strict=True):
+                handle.admit(one.task_id, one.state)
+            self.session.tracker.add(handles)
+            self.session.watch([one.task_id for one in reply.admitted if not one.fresh] or [handles[0].task_id])
+
+        self._ask(Submit(items=items), admitted)
+
+    def cancel(self, key: str) -> None:
+        """Cancel a task, if its id is known."""
+        handle = self.handles.get(key)
+        if handle is not None and handle.task_id:
+            self._ask(Cancel(task_ids=(handle.task_id,)))
+
+    def decide(self, task_id: str, *, approve: bool) -> None:
+        """Decide about what was lost."""
+        self._ask(Decide(directives=(task_id,), approve=approve))
+
+    def drain(self, worker_id: str) -> None:
+        """Ask a worker to leave."""
+        self._ask(DrainWorker(worker_id=worker_id))
+
+    def _ask(self, ask: Ask, on_reply: Callable[[Reply], None] | None = None) -> None:
+        future = self.session.post(ask, on_reply)
+        future.add_done_callback(lambda done: done.exception())
+        self.wake(1)
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to read."""
+        self.wake(1)
+
+    def wake(self, delay_ms: int) -> None:
+        """Step soon; earlier than planned, if it is."""
+        when = self.engine.now + delay_ms
+        if self._stepping or self.engine.now <= self._planned <= when:
+            return
+        self._planned = when
+
+        def step() -> None:
+            if self._planned == when and not self._stepping:
+                self._step()
+
+        self.engine.at(when, lambda: self.deliver(step))
+
+    def _step(self) -> None:
+        self._planned, self._stepping = -1, True
+        self.session.step()
+        self._stepping = False
+        self.wake(_READ_MS)
+
+    def call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One call to the broker."""
+        network = self.network
+        if self.host.cut or network.struck("lost_request"):
+            raise unreachable()
+        server = network.server_of(self.host)
+        value = getattr(server.broker.client(client_id=self.client_id), name)(*args, **kwargs)
+        if name == "ask":
+            server.written()
+            if network.struck("duplicate"):
+                self.engine.after(self.dice.between(1, 1_000), lambda: self._again(args))
+        if network.struck("lost_reply"):
+            raise unreachable()
+        return value
+
+    def _again(self, args: tuple[Any, ...]) -> None:
+        try:
+            self.network.server_of(self.host).broker.client(client_id=self.client_id).ask(*args)
+        except BrokerError:
+            return
+
+    # --- ends -----------------------------------------------------------------------------------
+
+    def _ended(self, key: str, handle: Any) -> None:
+        if not self.alive:
+            return
+        try:
+            value, state = str(handle.result(0)), "SUCCEEDED"
+        except TenureError as error:
+            value, state = "", _STATES.get(type(error), type(error).__name__)
+        self.history.add(Outcome(self.engine.now, key, handle.task_id, state, value))

@@ -1,0 +1,230 @@
+"""The history of one simulation: facts in the order in which they became true. The checker reads nothing else.
+
+Times are true time, which no part of the fleet knows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, final
+
+if TYPE_CHECKING:
+    from tests.simulation.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something that became true at `at`."""
+
+    at: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Submitted(Fact):
+    """A client asked for a task under this key; `kind` is how it starts, or "exclusive"."""
+
+    key: str
+    kind: str
+    lost_budget: int
+    failed_budget: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Started(Fact):
+    """User code began to run."""
+
+    run: int
+    task: str
+    fence: int
+    attempt: int
+    nonce: str
+    worker: str
+    kind: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Ended(Fact):
+    """User code stopped running, for good: `how` is value, failure, cancelled, killed or died."""
+
+    run: int
+    how: str
+    value: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Frozen(Fact):
+    """User code stands still (`frozen`), or goes on again."""
+
+    run: int
+    frozen: bool
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TaskRow(Fact):
+    """A commit made a task's row this."""
+
+    task: str
+    key: str
+    state: str
+    lost: int
+    failed: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LeaseRow(Fact):
+    """A commit made a lease's row this."""
+
+    task: str
+    fence: int
+    attempt: int
+    state: str
+    worker: str
+    nonce: str
+    cause: str
+    start: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DirectiveRow(Fact):
+    """A commit made a directive's row this."""
+
+    task: str
+    next_attempt: int
+    state: str
+    reason: str
+    by: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ResultRow(Fact):
+    """A commit accepted this result; a failure that another attempt follows has `final` False."""
+
+    task: str
+    fence: int
+    attempt: int
+    worker: str
+    nonce: str
+    value: str
+    final: bool
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Quarantined(Fact):
+    """A commit kept a rejected result as evidence."""
+
+    task: str
+    fence: int
+    worker: str
+    reason: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Told(Fact):
+    """A worker put a report into its spool: a result ("finished") or an end without one ("released")."""
+
+    worker: str
+    task: str
+    fence: int
+    nonce: str
+    what: str
+    value: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Answered(Fact):
+    """A worker read the coordinator's answer about an attempt: granted, refused, or a verdict."""
+
+    worker: str
+    task: str
+    fence: int
+    nonce: str
+    answer: str
+    reason: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Outcome(Fact):
+    """A client's handle came to its end."""
+
+    key: str
+    task: str
+    state: str
+    value: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Fault(Fact):
+    """Something went wrong, on purpose."""
+
+    kind: str
+    detail: str = ""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Quiet(Fact):
+    """From here on nothing goes wrong any more."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Closed(Fact):
+    """The simulation ended; `settled` says that nothing was left to do."""
+
+    settled: bool
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Broken(Fact):
+    """Something became true that never may: a row is gone, or a part of the fleet ended with an error of its own."""
+
+    what: str
+
+
+@final
+@dataclass(slots=True)
+class History:
+    """All facts so far."""
+
+    engine: Engine
+    facts: list[Fact] = field(default_factory=list[Fact])
+
+    def add(self, fact: Fact) -> None:
+        """Add a fact; it must not be earlier than the last one."""
+        self.facts.append(fact)
+
+    def fault_before(self, place: int, kind: str, detail: str) -> None:
+        """Something went wrong now, before the facts that followed from it."""
+        self.facts.insert(place, Fault(self.engine.now, kind, detail))
+
+    def fault(self, kind: str, detail: str = "") -> None:
+        """Something goes wrong now."""
+        self.facts.append(Fault(self.engine.now, kind, detail))
+
+
+def render(fact: Fact) -> str:
+    """One line of a trace."""
+    parts: list[str] = []
+    for each in fields(fact):
+        value = getattr(fact, each.name)
+        if each.name == "at" or value == "":
+            continue
+        text = str(value)
+        if each.name in {"task", "nonce"}:
+            text = text[-6:]
+        parts.append(f"{each.name}={text}")
+    return f"{fact.at:>7} {type(fact).__name__:<12} {' '.join(parts)}"

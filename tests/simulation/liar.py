@@ -1,0 +1,137 @@
+"""A worker that lies, in a site of its own. It reads what it may read, and says whatever it likes.
+
+It knows task ids, fences, digests and other workers' names, for it reads assignments and guesses well. It does not
+know nonces, which only the executor and the coordinator ever see, and it cannot write to another site's inbox.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, final
+
+from tenure.errors import BrokerError
+from tenure.protocol.envelope import Scope
+from tenure.protocol.worker_messages import (
+    HEARTBEAT,
+    REPORT,
+    Binding,
+    Cause,
+    Claimed,
+    Finished,
+    Heartbeat,
+    Held,
+    Hello,
+    Leaving,
+    Outcome,
+    Released,
+    Report,
+)
+from tests.simulation.checker import LIAR
+from tests.simulation.hosts import Process
+
+if TYPE_CHECKING:
+    from tenure.broker.memory import MemoryWorker
+    from tenure.protocol.worker_messages import WorkerEvent
+    from tests.simulation.dice import Dice
+    from tests.simulation.world import World
+
+SITE: Final = "elsewhere"
+_TTL_MS: Final = 1_000
+
+
+@final
+class Liar(Process):
+    """The worker."""
+
+    def __init__(self, world: World, dice: Dice) -> None:
+        super().__init__(world.engine, world.host("l"))
+        self.world = world
+        self.dice = dice
+        self.sequence = 0
+        self._known: dict[tuple[str, int], Binding] = {}
+
+    def start(self) -> None:
+        """Begin to lie."""
+        self.after(self.dice.between(100, 2_000), self._turn)
+
+    def stop(self) -> None:
+        """Be caught."""
+        self.kill()
+
+    def _face(self) -> MemoryWorker:
+        return self.world.network.server.broker.worker(site=SITE, worker_id=LIAR)
+
+    def _turn(self) -> None:
+        with suppress(BrokerError):
+            self._lie()
+        self.world.network.server.written()
+        self.after(self.dice.between(50, 700), self._turn)
+
+    def _lie(self) -> None:
+        face = self._face()
+        if self.dice.chance(300):
+            self._say(face, LIAR, Hello(slots=4, capabilities=("cpu", "gpu"), ttl_ms=_TTL_MS))
+        if self.dice.chance(100):
+            for handout in face.take(capabilities=("cpu",), limit=1, block_ms=0):
+                if handout.assignment is not None:
+                    ticket = handout.assignment.ticket
+                    self._learn(ticket.task_id, ticket.fence, ticket.attempt, ticket.digest)
+        for assignment in self.world.faults.people.seen.values():
+            ticket = assignment.ticket
+            self._learn(ticket.task_id, ticket.fence, ticket.attempt, ticket.digest)
+        if not self._known:
+            return
+        self._beat(face)
+        names = [LIAR, LIAR, *(seat.worker_id for seat in self.world.seats)]
+        self._say(face, self.dice.pick(names), self._event())
+        self.world.history.fault("liar", "")
+
+    def _learn(self, task: str, fence: int, attempt: int, digest: str) -> None:
+        if (task, fence) not in self._known:
+            nonce = self.dice.token(16)
+            self._known[task, fence] = Binding(task_id=task, fence=fence, attempt=attempt, digest=digest, nonce=nonce)
+
+    def _beat(self, face: MemoryWorker) -> None:
+        self.sequence += 1
+        held = tuple(
+            Held(task_id=one.task_id, fence=one.fence, state="running")
+            for one in self._known.values()
+            if self.dice.chance(500)
+        )
+        beat = Heartbeat(generation=1, sequence=self.sequence, window=self.dice.below(3), held=held)
+        face.beat(HEARTBEAT.dump_json(beat), _TTL_MS)
+
+    def _say(self, face: MemoryWorker, worker_id: str, event: WorkerEvent) -> None:
+        generation = 1 if worker_id == LIAR else self.dice.between(1, 9)
+        report = Report(worker_id=worker_id, generation=generation, window=self.dice.below(3), events=(event,))
+        face.report([REPORT.dump_json(report)])
+
+    def _event(self) -> WorkerEvent:
+        binding = self._binding()
+        match self.dice.below(6):
+            case 0 | 1:
+                return Claimed(binding=binding, after_beat=self.dice.below(5))
+            case 2 | 3:
+                scope = Scope(world=self.dice.pick(("main", "main", "other")), run=self.dice.pick(("r1", "r1", "r2")))
+                return Finished(binding=binding, scope=scope, outcome=Outcome(value='"a lie"'), duration_ms=1)
+            case 4:
+                cause = self.dice.pick((Cause.UNSTARTED, Cause.PROCESS_DIED, Cause.CANCELLED))
+                started = self.dice.chance(500)
+                return Released(binding=binding, cause=cause, started=started, tree_gone=self.dice.chance(500))
+            case _:
+                return Leaving(gone=self.dice.chance(500))
+
+    def _binding(self) -> Binding:
+        """A binding that is true but for the nonce, or wrong in one more way."""
+        true = self.dice.pick(sorted(self._known.values(), key=lambda one: (one.fence, one.task_id))[-5:])
+        match self.dice.below(8):
+            case 0:
+                return true.model_copy(update={"fence": max(1, true.fence - self.dice.between(1, 3))})
+            case 1:
+                return true.model_copy(update={"digest": self.dice.token(32)})
+            case 2:
+                return true.model_copy(update={"attempt": true.attempt + 1})
+            case 3:
+                return true.model_copy(update={"task_id": "0" * 26})
+            case _:
+                return true

@@ -1,0 +1,92 @@
+"""What people and machines do that they should not: copies of entries, two workers of one name, clients that end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from tenure.broker.base import EntryId, Handout
+from tenure.workers.inputs import Taken
+from tests.simulation.agent import Seat
+from tests.simulation.slots import Crew
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tenure.protocol.assignment import Assignment
+    from tests.simulation.dice import Dice
+    from tests.simulation.world import World
+
+
+@final
+class PeopleFaults:
+    """Strikes by people. `for_a_while` undoes what lasts."""
+
+    def __init__(self, world: World, dice: Dice, for_a_while: Callable[[int, Callable[[], None]], None]) -> None:
+        self.world = world
+        self.dice = dice
+        self._for_a_while = for_a_while
+        self.seen: dict[EntryId, Assignment] = {}
+        """Assignments that were once in a stream."""
+        self._twins = 0
+
+    def table(self) -> dict[str, Callable[[], str]]:
+        """The strikes by name."""
+        return {
+            "copy": self._copy,
+            "twin": self._twin,
+            "client_crash": self._client_crash,
+            "drain": self._drain,
+        }
+
+    def note(self, entry_id: EntryId, assignment: Assignment) -> None:
+        """Remember an assignment, for somebody to copy."""
+        self.seen[entry_id] = assignment
+
+    def _copy(self) -> str:
+        """A worker is handed a copy of an entry, old or new, that it or another has in hand."""
+        seat = self.dice.pick(self.world.seats)
+        agent = seat.agent
+        if not self.seen or agent is None or not agent.alive or agent.stands_still:
+            return ""
+        newest = sorted(self.seen)[-4:]
+        entry_id = self.dice.pick(newest)
+        assignment = self.seen[entry_id]
+        agent.post(Taken([Handout(entry_id, assignment)], agent.elapsed_ms()))
+        return f"fence {assignment.ticket.fence} to {seat.worker_id}"
+
+    def _twin(self) -> str:
+        """A second machine is given a worker's identity; the first one goes on until it is told."""
+        seat = self.dice.pick(self.world.seats)
+        self._twins += 1
+        if self._twins > 1:
+            return ""
+        host = self.world.host(f"{seat.worker_id}-twin")
+        folder = self.world.folder / "twin"
+        folder.mkdir()
+        twin = Seat(
+            worker_id=seat.worker_id,
+            host=host,
+            network=seat.network,
+            crew=Crew(host, seat.worker_id, seat.slots, seat.book),
+            book=seat.book,
+            folder=folder,
+            dice=self.dice.fork("twin"),
+            slots=seat.slots,
+            ttl_ms=seat.ttl_ms,
+            capabilities=seat.capabilities,
+            labels=seat.labels,
+            generation=seat.generation + self.dice.pick((0, -2)),  # newer or older by one, never the same number
+        )
+        self.world.twins.append(twin)
+        twin.start()
+        self._for_a_while(self.dice.between(1_000, 6_000), twin.retire)
+        return seat.worker_id
+
+    def _client_crash(self) -> str:
+        self.world.new_client()
+        return self.world.client.client_id
+
+    def _drain(self) -> str:
+        seat = self.dice.pick(self.world.seats)
+        self.world.client.drain(seat.worker_id)
+        return seat.worker_id

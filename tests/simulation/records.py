@@ -1,0 +1,84 @@
+"""What the database says, read after every commit and compared with what it said before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, final
+
+from tests.simulation.history import Broken, DirectiveRow, LeaseRow, Quarantined, ResultRow, TaskRow
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable
+
+    from tests.simulation.history import Fact, History
+
+Row = tuple[Any, ...]
+
+_TASKS: Final = "SELECT task_id, idempotency_key, state, lost_count, failed_count FROM task"
+_LEASES: Final = """
+SELECT task_id, fence, attempt, state, COALESCE(worker_id, ''), COALESCE(nonce, ''), COALESCE(cause, ''), start
+FROM lease
+"""
+_DIRECTIVES: Final = "SELECT task_id, next_attempt, state, reason, COALESCE(decided_by, '') FROM directive"
+_RESULTS: Final = "SELECT task_id, fence, attempt, worker_id, nonce, COALESCE(value, failure), 1 FROM result"
+_FAILED: Final = "SELECT task_id, fence, attempt, '', '', failure, 0 FROM failed_attempt"
+_QUARANTINE: Final = "SELECT task_id, fence, worker_id, reason FROM quarantine"
+
+_READ: Final[tuple[tuple[str, str, int, Callable[..., Fact]], ...]] = (
+    ("lease", _LEASES, 2, LeaseRow),
+    ("directive", _DIRECTIVES, 2, DirectiveRow),
+    ("result", _RESULTS, 2, ResultRow),
+    ("failed_attempt", _FAILED, 2, ResultRow),
+    ("quarantine", _QUARANTINE, 4, Quarantined),
+    ("task", _TASKS, 1, TaskRow),
+)
+"""Table, query, how many columns are the key, and what a new row is as a fact."""
+
+
+@final
+class Records:
+    """Facts about the database, one per row that a commit has added or changed."""
+
+    def __init__(self, history: History) -> None:
+        self.history = history
+        self._known: dict[str, dict[Row, Row]] = {name: {} for name, *_ in _READ}
+        self._changes = (0, -1)
+
+    def observe(self, connection: sqlite3.Connection) -> None:
+        """Compare with what was there before, unless nothing was written."""
+        changes = (id(connection), connection.total_changes)
+        if changes == self._changes:
+            return
+        self._changes = changes
+        now = self.history.engine.now
+        for table, query, key_columns, fact in _READ:
+            known = self._known[table]
+            rows = connection.execute(query).fetchall()
+            for row in rows:
+                key = row[:key_columns]
+                if known.get(key) != row:
+                    known[key] = row
+                    self.history.add(fact(now, *row))
+            if len(rows) < len(known):
+                self._missing(table, known, {row[:key_columns] for row in rows})
+
+    def task_states(self) -> dict[str, str]:
+        """The state of every task."""
+        return {str(row[0]): str(row[2]) for row in self._known["task"].values()}
+
+    def pending(self) -> list[str]:
+        """Tasks whose directive waits for a person."""
+        return [str(row[0]) for row in self._known["directive"].values() if row[2] == "PENDING"]
+
+    def keys(self) -> dict[str, str]:
+        """The task of each key."""
+        return {str(row[1]): str(row[0]) for row in self._known["task"].values()}
+
+    def bindings(self) -> list[Row]:
+        """Every lease ever: task, fence, attempt, state, worker, nonce, cause, start."""
+        return list(self._known["lease"].values())
+
+    def _missing(self, table: str, known: dict[Row, Row], there: set[Row]) -> None:
+        for key in [key for key in known if key not in there]:
+            del known[key]
+            self.history.add(Broken(self.history.engine.now, f"a row of {table} is gone: {key}"))
