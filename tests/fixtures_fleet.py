@@ -107,6 +107,8 @@ class Fleet:
     kind: str = "valkey"
     server_options: tuple[str, ...] = ()
     processes: dict[str, Process] = field(default_factory=dict[str, Process])
+    address: str | None = None
+    """Where the parts find the broker, when that is not where it listens."""
     _server: Server | None = None
     _client: Client | None = None
 
@@ -122,9 +124,9 @@ class Fleet:
         port = self._server.port if self._server is not None else 0
         self._server = launch(needed_program(self.kind), self.folder, *self.server_options, port=port)
 
-    def use_server(self, server: Server) -> None:
-        """Go on with another broker."""
-        self._server = server
+    @property
+    def url(self) -> str:
+        return self.address or self.server.url
 
     # --- the parts ------------------------------------------------------------------------------
 
@@ -140,7 +142,7 @@ class Fleet:
         return self._start(worker.name, ["-m", "tenure", "worker", *options], worker.url)
 
     def _start(self, name: str, arguments: Sequence[str], url: str | None) -> Process:
-        env = {"TENURE_BROKER_URL": url or self.server.url, "PYTHONPATH": str(ROOT)}
+        env = {"TENURE_BROKER_URL": url or self.url, "PYTHONPATH": str(ROOT)}
         process = Process(name, arguments, env, self.folder / f"{name}.log")
         self.processes[name] = process
         process.start()
@@ -165,14 +167,10 @@ class Fleet:
         """A client that waits for what was lost to be decided, and for a broker that is away."""
         if self._client is None:
             options = ClientOptions(lost="wait", patience_ms=60_000, watch_ms=1_000, resend_ms=1_000)
-            self._client = Client(self.server.url, options=options)
+            self._client = Client(self.url, options=options)
         return self._client
 
     # --- processes ------------------------------------------------------------------------------
-
-    def runners(self, name: str) -> list[psutil.Process]:
-        """A worker's runners."""
-        return psutil.Process(self.processes[name].pid).children()
 
     def everything_of(self, name: str) -> list[psutil.Process]:
         """A worker's agent, runners, children and what they started."""
@@ -241,13 +239,19 @@ def open_fleet(
     *,
     kind: str = "valkey",
     server_options: tuple[str, ...] = (),
+    prepare: Callable[[Fleet], None] = lambda _: None,
+    coordinator_url: str | None = None,
 ) -> Generator[Fleet]:
-    """A running fleet; at the end everything is ended, and nothing may be left."""
+    """A running fleet; at the end everything is ended, and nothing may be left.
+
+    `prepare` is called when the broker is there and nothing else is.
+    """
     fleet = Fleet(folder, kind, server_options)
     with orphans_adopted():
         try:
             fleet.start_server()
-            fleet.start_coordinator()
+            prepare(fleet)
+            fleet.start_coordinator(coordinator_url)
             for worker in workers:
                 fleet.start_worker(worker)
             fleet.wait_for_workers(*(worker.name for worker in workers))

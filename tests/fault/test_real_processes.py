@@ -1,7 +1,7 @@
 """A worker's processes are killed, stopped and woken again in the middle of a sweep, on a real fleet."""
 
 import signal
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 
 import psutil
 import pytest
@@ -9,7 +9,6 @@ import pytest
 from tests.fault.instrument import Execution
 from tests.fault.trial import CLOCK, Sweep, Trials, noticed, wait_for_loss, wait_for_time
 from tests.fixtures_fleet import Fleet, Worker, resume
-from tests.waiting import wait_until
 
 Target = Callable[[Fleet, Execution], list[psutil.Process]]
 
@@ -77,7 +76,7 @@ def test_what_a_stopped_agent_held_has_ended_before_it_is_run_again(trials: Tria
             struck_ms = CLOCK.now_ms()
             send(struck, signal.SIGSTOP)
             wait_for_loss(fleet, hit)
-            wait_for_next_attempt(sweep, hit)
+            sweep.wait_for_next_attempt(hit)
             resume(struck)
             trials.judge(fault, fleet, sweep)
             trials.of(fault).notice_ms += noticed(fleet, hit, struck_ms)
@@ -95,7 +94,7 @@ def test_a_suspended_host_that_wakes_ends_what_was_given_to_others(trials: Trial
             struck_ms = CLOCK.now_ms()
             send(struck, signal.SIGSTOP)
             wait_for_loss(fleet, hit)
-            wait_for_next_attempt(sweep, hit)
+            sweep.wait_for_next_attempt(hit)
             pids = {each.pid for each in hit}
             woken_ms = CLOCK.elapsed_ms()
             resume(reversed(struck))
@@ -123,9 +122,3 @@ def test_a_stopped_runner_or_child_does_not_kill_its_worker(trials: Trials, targ
             findings = trials.judge(fault, fleet, sweep)
             trials.of(fault).false_deaths += findings.executions - len(sweep.handles)
             assert findings.executions == len(sweep.handles)
-
-
-def wait_for_next_attempt(sweep: Sweep, lost: Collection[Execution]) -> None:
-    """Wait until somebody runs again what was lost."""
-    ids = {each.task_id for each in lost}
-    wait_until(lambda: any(e.task_id in ids and e.attempt > 1 for e in sweep.running()), "it runs again", 20)

@@ -41,6 +41,15 @@ class Sweep:
         wait_until(lambda: len(self.running()) >= count, f"{count} tasks run", 20)
         return self.running()
 
+    def wait_for_next_attempt(self, lost: Collection[Execution]) -> None:
+        """Wait until somebody runs again one of these."""
+        ids = {each.task_id for each in lost}
+        wait_until(lambda: any(e.task_id in ids and e.attempt > 1 for e in self.running()), "it runs again", 20)
+
+    def wait_for_results(self, count: int) -> None:
+        """Wait until the client has that many results."""
+        wait_until(lambda: sum(each.done() for each in self.handles) >= count, f"{count} results are in", 20)
+
     def results(self, timeout_s: float = 60) -> list[Any]:
         until_ms = CLOCK.elapsed_ms() + timeout_s * 1000
         return [handle.result(max(0.1, (until_ms - CLOCK.elapsed_ms()) / 1000)) for handle in self.handles]
@@ -62,12 +71,21 @@ class Trials:
         return self.figures.setdefault(fault, Figures(fault, notice_limit_ms=NOTICE_LIMIT_MS))
 
     @contextmanager
-    def fleet(self, *workers: Worker, kind: str = "valkey", server: tuple[str, ...] = ()) -> Generator[Fleet]:
+    def fleet(
+        self,
+        *workers: Worker,
+        kind: str = "valkey",
+        server: tuple[str, ...] = (),
+        prepare: Callable[[Fleet], None] = lambda _: None,
+        coordinator_url: str | None = None,
+    ) -> Generator[Fleet]:
         """A fleet in a folder of its own."""
         folder = self.folder / f"fleet-{CLOCK.elapsed_ms()}"
         folder.mkdir()
         chosen = workers or (Worker("w1"), Worker("w2"))
-        with open_fleet(folder, chosen, kind=kind, server_options=server) as fleet:
+        with open_fleet(
+            folder, chosen, kind=kind, server_options=server, prepare=prepare, coordinator_url=coordinator_url
+        ) as fleet:
             yield fleet
 
     def sweep(
@@ -102,6 +120,13 @@ def wait_for_time(duration_ms: int) -> None:
     """Wait until that much time has passed, where nothing but time tells that the moment has come."""
     until_ms = CLOCK.elapsed_ms() + duration_ms
     wait_until(lambda: CLOCK.elapsed_ms() >= until_ms, f"{duration_ms} ms have passed", duration_ms / 1000 + 5)
+
+
+def time_to_serve(fleet: Fleet, capability: str = "default") -> float:
+    """How long from now until a new task has its result; the capability should have a free slot."""
+    began_ms = CLOCK.elapsed_ms()
+    assert fleet.client.using(capability=capability).submit(handlers.count, 7).result(60) == 7
+    return CLOCK.elapsed_ms() - began_ms
 
 
 def noticed(fleet: Fleet, executions: Sequence[Execution], struck_ms: int) -> list[float]:

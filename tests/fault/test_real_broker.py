@@ -1,0 +1,151 @@
+"""The broker is emptied, killed, frozen, filled up or replaced in the middle of a sweep, on real servers."""
+
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from tests import fixtures_fleet_handlers as handlers
+from tests.fault.instrument import Records
+from tests.fault.proxy import Proxy
+from tests.fault.trial import Trials, time_to_serve, wait_for_time
+from tests.fixtures_fleet import Fleet, Worker, needed_program
+from tests.servers import KINDS, launch
+from tests.waiting import wait_until
+
+Start = Literal["granted", "claimed"]
+APPEND_ONLY = ("--appendonly", "yes")
+AWAY_MS = 3_500
+"""Longer than any lease in here."""
+
+
+def slow(*values: object) -> object:
+    return pytest.param(*values, marks=[pytest.mark.slow, pytest.mark.timeout(400)])
+
+
+def flush(fleet: Fleet) -> None:
+    fleet.server.admin("FLUSHALL")
+
+
+def kill(fleet: Fleet) -> None:
+    fleet.server.stop()
+    fleet.start_server()
+
+
+def kill_for_long(fleet: Fleet) -> None:
+    fleet.server.stop()
+    wait_for_time(AWAY_MS)
+    fleet.start_server()
+
+
+def freeze(fleet: Fleet) -> None:
+    fleet.server.process.send_signal(signal.SIGSTOP)
+    wait_for_time(AWAY_MS)
+    fleet.server.process.send_signal(signal.SIGCONT)
+
+
+def fill(fleet: Fleet) -> None:
+    """The memory limit is reached; reading and acknowledging go on, nothing can be written."""
+    fleet.server.admin("CONFIG", "SET", "maxmemory", "1")
+    wait_for_time(AWAY_MS)
+    fleet.server.admin("CONFIG", "SET", "maxmemory", "0")
+
+
+FAULTS: dict[str, tuple[Callable[[Fleet], None], tuple[str, ...]]] = {
+    "FLUSHALL": (flush, ()),
+    "kill -9 of broker, append-only file": (kill, APPEND_ONLY),
+    "kill -9 of broker, no file": (kill, ()),
+    "broker away past the leases, append-only file": (kill_for_long, APPEND_ONLY),
+    "broker away past the leases, no file": (kill_for_long, ()),
+    "broker frozen past the leases": (freeze, ()),
+    "memory limit of broker reached": (fill, ()),
+}
+SHORT = [("FLUSHALL", "redis7"), ("kill -9 of broker, no file", "valkey"), ("memory limit of broker reached", "valkey")]
+LONG = [(fault, kind) for fault in FAULTS for kind in KINDS]
+
+
+@pytest.mark.parametrize(("fault", "kind", "repeats"), [(*each, 1) for each in SHORT] + [slow(*e, 3) for e in LONG])
+@pytest.mark.parametrize("start", ["granted", "claimed"])
+def test_a_sweep_survives_what_happens_to_its_broker(
+    trials: Trials, fault: str, kind: str, repeats: int, start: Start
+) -> None:
+    strike, options = FAULTS[fault]
+    with trials.fleet(kind=kind, server=options) as fleet:
+        for _ in range(repeats):
+            sweep = trials.sweep(fleet, count=16, seconds=0.4, start=start)
+            sweep.wait_for_running(4)
+            sweep.wait_for_results(4)
+            strike(fleet)
+            trials.of(fault).serve_ms.append(time_to_serve(fleet))
+            trials.judge(fault, fleet, sweep)
+
+
+@pytest.mark.parametrize(("kind", "repeats"), [("valkey", 1), slow("valkey", 10), slow("redis7", 10)])
+def test_a_thousand_tasks_in_flight_survive_the_loss_of_the_broker(trials: Trials, kind: str, repeats: int) -> None:
+    fault = "kill -9 of broker, 1,000 tasks in flight"
+    crowd = [Worker("w1", slots=500), Worker("w2", slots=500), Worker("w3", capability="probe")]
+    with trials.fleet(*crowd, kind=kind) as fleet:
+        for _ in range(repeats):
+            sweep = trials.sweep(fleet, 1_000, 6.0, handlers.work_async, lease_ttl="10s")
+            sweep.wait_for_running(1_000)
+            kill(fleet)
+            trials.of(fault).serve_ms.append(time_to_serve(fleet, "probe"))
+            findings = trials.judge(fault, fleet, sweep)
+            assert findings.executions == 1_000
+
+
+@pytest.mark.parametrize(("kind", "repeats"), [("redis7", 1), slow("redis7", 4), slow("valkey", 4)])
+@pytest.mark.parametrize("start", ["granted", "claimed"])
+def test_a_promoted_replica_that_lacks_the_newest_writes_loses_nothing(
+    trials: Trials, kind: str, repeats: int, start: Start
+) -> None:
+    fault = "promotion of a replica that lacks writes"
+    for _ in range(repeats):
+        pair = Pair(trials.folder, kind)
+        try:
+            with trials.fleet(kind=kind, prepare=pair.attach) as fleet:
+                sweep = trials.sweep(fleet, count=16, seconds=0.4, start=start)
+                sweep.wait_for_running(4)
+                pair.copying.lead_nowhere()
+                sweep.wait_for_results(6)
+                pair.promote(fleet)
+                trials.of(fault).serve_ms.append(time_to_serve(fleet))
+                trials.judge(fault, fleet, sweep)
+                assert Records(fleet.database).count("SELECT count(*) FROM event WHERE kind = 'new_incarnation'") > 0
+        finally:
+            pair.close()
+
+
+class Pair:
+    """A broker and its replica; the fleet finds the one that serves through a proxy, copies go through another."""
+
+    def __init__(self, folder: Path, kind: str) -> None:
+        self.line = Proxy(0)
+        self.copying = Proxy(0)
+        folder = folder / f"replica-{self.line.port}"
+        folder.mkdir()
+        self.replica = launch(needed_program(kind), folder, "--replicaof", f"127.0.0.1 {self.copying.port}")
+
+    def attach(self, fleet: Fleet) -> None:
+        """Put the fleet behind the proxy, and wait until the replica has all that there is."""
+        self.line.target = self.copying.target = fleet.server.port
+        fleet.address = self.line.url
+        wait_until(lambda: b"master_link_status:up" in self._info(), "the replica is in step", 30)
+
+    def promote(self, fleet: Fleet) -> None:
+        """The broker dies, and the replica serves in its place."""
+        fleet.server.stop()
+        self.replica.admin("REPLICAOF", "NO", "ONE")
+        self.line.target = self.replica.port
+        self.line.cut()
+
+    def close(self) -> None:
+        self.replica.stop()
+        self.line.close()
+        self.copying.close()
+
+    def _info(self) -> bytes:
+        reply = self.replica.admin("INFO", "replication")
+        return reply if isinstance(reply, bytes) else b""
