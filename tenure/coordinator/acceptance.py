@@ -42,9 +42,7 @@ def judge(turn: Turn, worker: WorkerView, binding: Binding, verdict: Verdict, re
     """Tell a worker the verdict on what it reported about an attempt."""
     turn.out.order(
         worker.worker_id,
-        Judged.model_construct(
-            task_id=binding.task_id, fence=binding.fence, nonce=binding.nonce, verdict=verdict, reason=reason
-        ),
+        Judged(task_id=binding.task_id, fence=binding.fence, nonce=binding.nonce, verdict=verdict, reason=reason),
     )
 
 
@@ -165,7 +163,7 @@ def _conclude(turn: Turn, lease: LiveLease, worker: WorkerView, report: Finished
     )
     turn.tell(
         watcher,
-        Done.model_construct(
+        Done(
             task_id=lease.task_id,
             state=state,
             attempt=lease.attempt,

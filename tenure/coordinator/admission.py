@@ -39,7 +39,7 @@ def admit(turn: Turn, request: Request, ask: Submit) -> Reply:
         task_id = sortable_id(turn.now_ms, turn.entropy)
         fresh_keys[item.key] = (task_id, sha)
         rows.append(_row(turn, request, ask, (task_id, item.key, sha), envelope, raw))
-        admitted.append(Admitted.model_construct(task_id=task_id, state=TaskState.QUEUED, fresh=True))
+        admitted.append(Admitted(task_id=task_id, state=TaskState.QUEUED, fresh=True))
         ready(turn, envelope.capability, turn.now_ms + envelope.delay_ms)
     turn.store.run_many("insert_task", rows)
     capabilities = sorted({envelope.capability for envelope, _ in opened})

@@ -204,7 +204,7 @@ def _reserve(turn: Turn, lease: LiveLease, sign: int) -> None:
 
 
 def _publication(turn: Turn, lease: LiveLease, raw: bytes, *, exclusive: bool) -> Publication:
-    ticket = Ticket.model_construct(
+    ticket = Ticket(
         task_id=lease.task_id,
         attempt=lease.attempt,
         fence=lease.fence,
@@ -217,7 +217,7 @@ def _publication(turn: Turn, lease: LiveLease, raw: bytes, *, exclusive: bool) -
     capability, worker_id = lease.stream
     return Publication(
         entry_id=lease.entry_id,
-        assignment=Assignment.model_construct(ticket=ticket, envelope=raw),
+        assignment=Assignment(ticket=ticket, envelope=raw),
         capability=capability,
         worker_id=worker_id,
     )

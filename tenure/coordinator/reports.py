@@ -115,7 +115,7 @@ def _answer_claim(turn: Turn, worker: WorkerView, lease: LiveLease, binding: Bin
         return
     turn.out.order(
         worker.worker_id,
-        Granted.model_construct(task_id=binding.task_id, fence=binding.fence, nonce=binding.nonce),
+        Granted(task_id=binding.task_id, fence=binding.fence, nonce=binding.nonce),
     )
 
 
