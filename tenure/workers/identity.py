@@ -11,6 +11,7 @@ import fcntl
 import os
 import re
 import socket
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
@@ -56,11 +57,16 @@ def assume(state_dir: Path, worker_id: str | None, clock: Clock, entropy: Entrop
             raise InvalidSettings(f"{name!r} cannot be a worker's id", "Use up to 64 letters, digits, '.', '_' and '-'")
         folder = state_dir / "workers" / name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        agent_lock = _lock(folder / "agent.lock", name)
-        runners_lock = _wait_for_runners(folder / "runners.lock", name, clock)
-        return Identity(name, _next_generation(folder), folder, agent_lock, runners_lock)
+        with ExitStack() as locks:
+            agent_lock = _lock(folder / "agent.lock", name)
+            locks.callback(os.close, agent_lock)
+            runners_lock = _wait_for_runners(folder / "runners.lock", name, clock)
+            locks.callback(os.close, runners_lock)
+            identity = Identity(name, _next_generation(folder), folder, agent_lock, runners_lock)
+            locks.pop_all()
     except OSError as error:
         raise InvalidSettings(f"the worker's folder {state_dir} cannot be used: {error.strerror}") from error
+    return identity
 
 
 def _remembered_name(state_dir: Path, entropy: Entropy) -> str:

@@ -50,7 +50,10 @@ class Spool:
                 continue
             key = (report.binding.task_id, report.binding.fence)
             reports[key], self._open[key] = report, line
-        self._rewrite()
+        try:
+            self._rewrite()
+        except OSError as error:
+            self._note_full(error)
         return list(reports.values())
 
     def add(self, reports: Sequence[tuple[Key, bytes]], *, safely: bool) -> None:

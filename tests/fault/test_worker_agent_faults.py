@@ -18,8 +18,9 @@ from tenure.protocol.assignment import Assignment, Ticket
 from tenure.protocol.envelope import Envelope, digest, encode
 from tenure.protocol.worker_messages import REPORT, Cause, Claimed, Finished, Released, WorkerEvent
 from tenure.workers.identity import assume
+from tests.fixtures_fleet import needed_program
 from tests.fixtures_worker import HANDLERS, SITE, WORKER, call, python
-from tests.servers import Server, launch, program_of
+from tests.servers import Server, launch
 from tests.waiting import wait_until
 
 ROOT = str(Path(__file__).parents[2])
@@ -117,12 +118,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    program = program_of("valkey") or program_of("redis7")
-    if program is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("no server is installed; with CI=true a missing service is a failure")
-        pytest.skip("no server is installed")
-    site = Site(launch(program, tmp_path), tmp_path / "state")
+    site = Site(launch(needed_program("valkey"), tmp_path), tmp_path / "state")
     yield site
     site.stop()
 

@@ -1,0 +1,61 @@
+"""A worker's identity: durable, counted, and held by one agent at a time."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tenure.errors import InvalidSettings, WorkerBusy
+from tenure.testing import ManualClock, SeededEntropy
+from tenure.workers.identity import Identity, assume
+
+
+def identity(folder: Path, name: str | None = None, seed: int = 0) -> Identity:
+    return assume(folder, name, ManualClock(), SeededEntropy(seed))
+
+
+def test_an_id_is_made_once_and_remembered(tmp_path: Path) -> None:
+    first = identity(tmp_path / "state", seed=1)
+    first.release()
+    second = identity(tmp_path / "state", seed=2)
+    second.release()
+    assert first.worker_id == second.worker_id
+    assert (first.generation, second.generation) == (1, 2)
+
+
+def test_every_id_has_a_folder_and_a_count_of_its_own(tmp_path: Path) -> None:
+    one, other = identity(tmp_path, "one"), identity(tmp_path, "other")
+    assert one.folder != other.folder
+    assert (one.generation, other.generation) == (1, 1)
+    one.release()
+    other.release()
+
+
+def test_a_second_agent_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
+    first = identity(tmp_path, "w")
+    with pytest.raises(WorkerBusy, match="another agent runs as worker w"):
+        identity(tmp_path, "w")
+    first.release()
+    identity(tmp_path, "w").release()
+
+
+def test_an_agent_waits_for_its_predecessors_runners_and_says_when_they_do_not_end(tmp_path: Path) -> None:
+    first = identity(tmp_path, "w")
+    runners = os.dup(first.runners_lock)
+    first.release()
+    with pytest.raises(WorkerBusy, match="do not end"):
+        identity(tmp_path, "w")
+    os.close(runners)
+    identity(tmp_path, "w").release()
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", " ", "x" * 65])
+def test_an_id_that_is_no_name_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InvalidSettings):
+        identity(tmp_path, name)
+
+
+def test_a_folder_that_cannot_be_used_is_an_error_of_the_settings(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InvalidSettings, match="cannot be used"):
+        identity(tmp_path / "file", "w")
