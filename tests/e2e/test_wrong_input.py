@@ -99,7 +99,7 @@ def test_no_coordinator(tmp_path: Path) -> None:
         (["--lease-ttl", "1ms", "--", "true"], 2, ["lease_ttl"]),
         (["--exclusive", "--start", "claimed", "--", "true"], 2, ["exclusive"]),
     ],
-    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else str(value),
+    ids=lambda value: str(value)[:40],
 )
 def test_a_task_that_cannot_be(fleet: Up, arguments: list[str], code: int, words: list[str]) -> None:
     one_line(fleet.run("submit", "--wait", *arguments), code, *words)
@@ -165,8 +165,10 @@ def test_a_file_that_is_no_database(fleet: Up, tmp_path: Path) -> None:
 def test_a_broker_that_evicts(tmp_path: Path) -> None:
     socket = tmp_path / "b.sock"
     server = subprocess.Popen(
-        ["redis-server", "--port", "0", "--unixsocket", str(socket), "--maxmemory", "100mb"]
-        + ["--maxmemory-policy", "allkeys-lru", "--save", "", "--dir", str(tmp_path)],
+        [
+            *("redis-server", "--port", "0", "--unixsocket", str(socket), "--maxmemory", "100mb"),
+            *("--maxmemory-policy", "allkeys-lru", "--save", "", "--dir", str(tmp_path)),
+        ],
         stdout=subprocess.DEVNULL,
     )
     try:
@@ -181,6 +183,12 @@ def test_a_broker_that_evicts(tmp_path: Path) -> None:
         server.wait(20)
 
 
+def fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 65_536)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
 def test_a_full_disk_refuses_work_and_loses_nothing(tmp_path: Path) -> None:
     disk = tmp_path / "data"
@@ -192,10 +200,8 @@ def test_a_full_disk_refuses_work_and_loses_nothing(tmp_path: Path) -> None:
         with up(tmp_path, "--workers", "0") as fleet:
             kept = fleet.run("submit", "--", "echo", "kept").out.strip()
             filler = disk / "filler"
-            with filler.open("wb") as file, pytest.raises(OSError, match="No space left"):
-                while True:
-                    file.write(b"x" * 65_536)
-                    file.flush()
+            with pytest.raises(OSError, match="No space left"):
+                fill(filler)
             fleet.more = {"TENURE_ANSWER_TIMEOUT_S": "2"}
             one_line(fleet.run("submit", "--", "echo", "x" * 50_000), 3)
             filler.unlink()
