@@ -225,7 +225,7 @@ class Coordinator:
             heard_until_ms=elapsed_ms,
         )
         recovery.count_holdings(memory)
-        memory.ready.update(name for name, _ in self._store.rows("queued_capabilities"))
+        memory.ready.update(str(row[0]) for row in self._store.rows("queued_capabilities"))
         return memory
 
     def _block_ms(self, wanted_ms: int | None) -> int:

@@ -85,7 +85,7 @@ def _wake_delayed(turn: Turn) -> None:
     if memory.next_due_ms < 0 or memory.next_due_ms > turn.now_ms:
         return
     if memory.next_due_ms > 0:
-        memory.ready.update(name for name, _ in turn.store.rows("queued_capabilities"))
+        memory.ready.update(str(row[0]) for row in turn.store.rows("queued_capabilities"))
         memory.directed_ready = True
     row = turn.store.row("next_due", (turn.now_ms,))
     memory.next_due_ms = row[0] if row is not None and row[0] is not None else -1

@@ -102,6 +102,19 @@ def _highest(statement: str, limit: int) -> int:
     return max(number for number in range(1, limit + 1) if f"?{number}" in statement)
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["queued_capabilities", "list_capabilities", "next_due", "ready_tasks", "ready_directed_tasks", "live_leases"],
+)
+def test_what_the_loop_asks_often_never_walks_all_tasks(store: Database, path: Path, name: str) -> None:
+    """The table only grows; every turn would take longer."""
+    statement = load_queries()[name]
+    parameters: Any = {"limit": 1} if ":" in statement else [None] * statement.count("?")
+    with closing(sqlite3.connect(path)) as connection:
+        plan = [str(row[3]) for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)]
+    assert [step for step in plan if step in {"SCAN task", "SCAN t", "SCAN l", "SEARCH task", "SEARCH t"}] == []
+
+
 def test_every_named_statement_is_used(store: Database) -> None:
     package = SCHEMA.parents[1]
     source = "\n".join(file.read_text() for file in package.rglob("*.py"))

@@ -23,12 +23,19 @@ WHERE state = 'QUEUED' AND directed = 1 AND not_before_ms <= ?
 ORDER BY priority DESC, position LIMIT ? OFFSET ?;
 
 -- name: next_due
--- The earliest moment at which a delayed task becomes ready, after ?.
-SELECT MIN(not_before_ms) FROM task WHERE state = 'QUEUED' AND not_before_ms > ?;
+-- The earliest moment at which a delayed task becomes ready, after ?. The index is used only when 0 is named, too.
+SELECT MIN(not_before_ms) FROM task WHERE state = 'QUEUED' AND not_before_ms > 0 AND not_before_ms > ?;
 
 -- name: queued_capabilities
--- Capabilities that have queued tasks, with how many.
-SELECT capability, COUNT(*) FROM task WHERE state = 'QUEUED' GROUP BY capability;
+-- Capabilities that have queued tasks which any of their workers may take. Steps from one to the next in the index, so
+-- that neither a long backlog nor a long past costs anything.
+WITH RECURSIVE waiting (capability) AS (
+    SELECT MIN(capability) FROM task WHERE state = 'QUEUED' AND directed = 0
+    UNION ALL
+    SELECT (SELECT MIN(t.capability) FROM task t
+            WHERE t.state = 'QUEUED' AND t.directed = 0 AND t.capability > waiting.capability)
+    FROM waiting WHERE waiting.capability IS NOT NULL)
+SELECT capability FROM waiting WHERE capability IS NOT NULL;
 
 -- name: task
 -- What decisions about one task need.
