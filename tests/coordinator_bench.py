@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> None:
 
 
 def run(fleet: ScriptedFleet, tasks: int, start: str, profile: cProfile.Profile | None) -> tuple[int, int]:
-    """Milliseconds in the coordinator, by the clock and by the processor; the scripted worker and client are left out."""
+    """Milliseconds in the coordinator, by the clock and by the processor, without the scripted worker and client."""
     worker = fleet.worker(slots=WINDOW)
     spent = [0, 0]
 
