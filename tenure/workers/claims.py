@@ -128,8 +128,13 @@ class Claims:
         return 0 if self._intake.closed else self._floor.window(now_ms)
 
     def room(self, now_ms: int) -> int:
-        """How many more assignments may be taken now."""
-        return max(self.window(now_ms) - self._ledger.unfinished, 0)
+        """How many more assignments should be taken now: none while a wide window is nearly full.
+
+        Many small reads cost more than they bring, as long as every slot has something to do.
+        """
+        window = self.window(now_ms)
+        room = max(window - self._ledger.unfinished, 0)
+        return room if self._ledger.unfinished < self._profile.hello.slots or room * 4 >= window else 0
 
     def counts(self) -> dict[str, int]:
         """How many holds ended in which way."""

@@ -66,10 +66,10 @@ class Desk:
             return self._claims.window(self._clock.elapsed_ms())
 
     def wait_for_room(self, timeout_s: float) -> int:
-        """How many assignments may be taken: waits until it is worth a round trip; 0 when the time is over."""
+        """How many assignments to take, waiting until there is room; 0 when the time is over."""
         with self._changed:
-            self._changed.wait_for(lambda: self._closed or self._worthwhile() > 0, timeout_s)
-            return 0 if self._closed else self._worthwhile()
+            self._changed.wait_for(lambda: self._closed or self._room() > 0, timeout_s)
+            return 0 if self._closed else self._room()
 
     def counts(self) -> dict[str, int]:
         """How many holds ended in which way."""
@@ -82,8 +82,5 @@ class Desk:
             self._closed = True
             self._changed.notify_all()
 
-    def _worthwhile(self) -> int:
-        now_ms = self._clock.elapsed_ms()
-        room = self._claims.room(now_ms)
-        # Many small reads cost more than they bring: with a wide window wait for a part of it.
-        return room if room * 4 >= self._claims.window(now_ms) else 0
+    def _room(self) -> int:
+        return self._claims.room(self._clock.elapsed_ms())

@@ -89,6 +89,10 @@ class Line:
                 self._serve()
             except BrokerError as error:
                 self._failed(error)
+            except Exception as error:  # noqa: BLE001 - see below
+                # A worker whose heartbeat or reader has silently died would be worse than one that tries again.
+                _LOG.exception("%s: an error that should not be", self._duty.name)
+                self._failed(error)
             finally:
                 self._close()
 
@@ -113,7 +117,7 @@ class Line:
                 _LOG.debug("%s: closing failed: %s", self._duty.name, error)
             self._broker = None
 
-    def _failed(self, error: BrokerError) -> None:
+    def _failed(self, error: Exception) -> None:
         if self._halt.is_set():
             return
         self._again = True

@@ -7,6 +7,7 @@ decides: reports are first spooled, then put into the outbox; slots' actions go 
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
@@ -95,6 +96,8 @@ class Shift:
     def work(self) -> Summary:
         """Work until drained."""
         try:
+            # No earlier runner is left, so what lies here belongs to nobody.
+            shutil.rmtree(self._identity.folder / "tasks", ignore_errors=True)
             self._advance([Restored(self._spool.load())])
             if self._options.allow:
                 self._crew.prepare()

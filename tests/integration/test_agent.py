@@ -229,6 +229,20 @@ def test_what_a_command_leaves_running_ends_with_it(start: StartBench) -> None:
     assert not Path(f"/proc/{pid}").exists()
 
 
+# --- the broker ---------------------------------------------------------------------------------
+
+
+def test_a_worker_waits_for_a_coordinator_that_makes_its_streams(start: StartBench) -> None:
+    bench = start()
+    with bench.wire.lock:
+        bench.wire.broker.store.flush()
+    wait_until(lambda: bench.beat() is not None, "the worker beats")
+    with bench.wire.lock:
+        bench.coordinator.ensure_streams(capabilities=["default"], workers=["w1"], sites=["lab"])
+    (ticket,) = bench.publish(call("add", 1, 2))
+    assert value_of(bench.result(ticket)) == 3
+
+
 # --- ends ---------------------------------------------------------------------------------------
 
 
@@ -271,6 +285,15 @@ def test_a_sync_call_is_ended_after_its_timeout(start: StartBench) -> None:
     (ticket,) = bench.publish(call("sleep", 600, timeout_ms=300))
     failure = failure_of(bench.result(ticket))
     assert (failure.kind, failure.message) == (FailureKind.TIMEOUT, "ran longer than 300 ms")
+
+
+def test_an_async_call_is_cancelled_after_its_timeout(start: StartBench) -> None:
+    bench = start(slots=2)
+    (warm,) = bench.publish(call("nap", 0))
+    bench.result(warm)
+    slow, other = bench.publish(call("nap", 600, timeout_ms=300), call("nap", 1))
+    assert failure_of(bench.result(slow)).kind is FailureKind.TIMEOUT
+    assert value_of(bench.result(other)) == "napped"
 
 
 def test_a_command_is_ended_after_its_timeout(start: StartBench) -> None:

@@ -434,3 +434,22 @@ def test_a_child_that_does_not_start_within_a_minute_is_ended() -> None:
     assert not core.seen.all(EndTree)
     core.pass_ms(2_000)
     assert core.seen.all(EndTree) == [EndTree(0, 0)]
+
+
+# --- taking -------------------------------------------------------------------------------------
+
+
+def test_an_idle_slot_takes_at_once_and_a_nearly_full_window_waits() -> None:
+    core = Core(slots=8)
+    warm(core, 500)
+    assert core.claims.window(core.now_ms) > 100
+    tickets = core.take(*[granted()] * (core.claims.window(core.now_ms) - 5))
+    assert core.claims.room(core.now_ms) == 0
+    core.orders.refuse(tickets[0])
+    assert core.claims.room(core.now_ms) == 0
+
+
+def test_with_long_calls_every_free_slot_is_filled() -> None:
+    core = Core(slots=8)
+    core.take(*[quick(handler=f"m:h{number}") for number in range(7)])
+    assert core.claims.room(core.now_ms) == 1
