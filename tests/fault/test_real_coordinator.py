@@ -1,0 +1,87 @@
+"""The coordinator is killed at every named point of its loop, in the middle of a sweep, on a real fleet."""
+
+import signal
+from collections.abc import Sequence
+from typing import Literal
+
+import pytest
+
+from tests.fault.trial import Sweep, Trials, time_to_serve
+from tests.fixtures_fleet import Fleet
+from tests.waiting import wait_until
+
+Point = tuple[str, str]
+"""When, and at which call."""
+
+POINTS: tuple[Point, ...] = (
+    ("after", "receive"), ("before", "commit"), ("after", "commit"), ("before", "publish"), ("after", "publish"),
+    ("before", "post"), ("after", "post"), ("before", "settle"), ("after", "settle"), ("after", "heartbeats"),
+)  # fmt: skip
+STARTING: tuple[Point, ...] = (
+    ("after", "state"), ("before", "mark"), ("after", "mark"), ("after", "ensure_streams"), ("after", "published"),
+    ("before", "withdraw"), ("after", "withdraw"), ("after", "pending"), ("after", "unsettled"),
+)  # fmt: skip
+"""Points on the way up, which most of the time only a coordinator that finds an emptied broker passes."""
+
+Start = Literal["granted", "claimed"]
+
+
+def die_at(fleet: Fleet, point: Point, number: int, sweep: Sweep) -> bool:
+    """Replace the coordinator by one that dies there; whether it came to that while there was work."""
+    module = ("tests.fault.mortal_coordinator", *point, str(number))
+    fleet.processes["coordinator"].kill()
+    process = fleet.start_coordinator(module=module)
+    wait_until(lambda: not process.running or all(handle.done() for handle in sweep.handles), f"it dies {point}", 30)
+    return not process.running and process.wait() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("points", "numbers"),
+    [
+        (POINTS, (1, 4)),
+        *(pytest.param((point,), (1, 2, 3, 5, 8, 13), marks=pytest.mark.slow) for point in POINTS),
+    ],
+)
+@pytest.mark.parametrize("start", ["granted", "claimed"])
+def test_a_coordinator_may_die_anywhere(
+    trials: Trials, points: Sequence[Point], numbers: Sequence[int], start: Start
+) -> None:
+    """Workers run on meanwhile, so nothing is lost, and nothing is run again."""
+    with trials.fleet() as fleet:
+        for point in points:
+            sweep = trials.sweep(fleet, count=24, seconds=0.2, start=start)
+            deaths = sum(die_at(fleet, point, number, sweep) for number in numbers)
+            fleet.processes["coordinator"].kill()
+            fleet.start_coordinator()
+            fault = f"coordinator killed {' '.join(point)}"
+            trials.of(fault).serve_ms.append(time_to_serve(fleet))
+            findings = trials.judge(fault, fleet, sweep)
+            assert deaths, f"the coordinator never came to {point}"
+            assert findings.executions == len(sweep.handles)
+
+
+@pytest.mark.parametrize(
+    ("points", "numbers"),
+    [
+        (STARTING, (1,)),
+        *(pytest.param((point,), (1, 1, 2, 1, 2), marks=pytest.mark.slow) for point in STARTING),
+    ],
+)
+@pytest.mark.parametrize("start", ["granted", "claimed"])
+def test_a_coordinator_may_die_on_its_way_up_to_an_emptied_broker(
+    trials: Trials, points: Sequence[Point], numbers: Sequence[int], start: Start
+) -> None:
+    fault = "coordinator killed on its way up to an emptied broker"
+    with trials.fleet() as fleet:
+        for point in points:
+            sweep = trials.sweep(fleet, count=12, seconds=0.3, start=start)
+            sweep.wait_for_running(4)
+            for number in numbers:
+                fleet.processes["coordinator"].kill()
+                fleet.server.admin("FLUSHALL")
+                die_at(fleet, point, number, sweep)
+            fleet.processes["coordinator"].kill()
+            fleet.start_coordinator()
+            trials.of(fault).serve_ms.append(time_to_serve(fleet))
+            findings = trials.judge(fault, fleet, sweep)
+            assert findings.executions == len(sweep.handles)
