@@ -1,0 +1,167 @@
+"""Processes that `tenure up` looks after: how they end, what they said, and that they go when their owner goes."""
+
+import json
+import os
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from tenure.cli.local_fleet import DataInUse, FleetPlan, LocalFleet
+from tenure.cli.owner import end_with_owner
+from tenure.cli.parts import Part, PartPlan
+from tenure.cli.signals import Signals
+from tenure.cli.status import summary
+from tenure.cli.up import UpForm
+from tenure.cli.worker import WorkerForm, worker_options
+from tenure.errors import UsageError
+from tenure.settings import load_settings
+from tenure.testing import ManualClock
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def part(tmp_path: Path) -> Part:
+    return Part(PartPlan("worker-1", ["explain"], tmp_path / "log"), 0, ManualClock())
+
+
+def log(part: Part, text: str) -> None:
+    part._plan.log.write_text(text)
+
+
+def test_what_a_part_said_last_is_its_error(part: Part) -> None:
+    log(part, "noise\n" + json.dumps({"error": {"code": "x", "message": "it is full", "remedy": "Free it"}}) + "\n")
+    error = part.error()
+    assert (error.message, error.remedy) == ("it is full", "Free it")
+
+
+@pytest.mark.parametrize(("text", "words"), [("", "said nothing"), ("Segmentation fault\n", "Segmentation fault")])
+def test_a_part_that_said_anything_else_is_quoted(part: Part, text: str, words: str) -> None:
+    log(part, text)
+    assert words in part.error().message
+    assert str(part._plan.log) in part.error().remedy
+
+
+def test_ends_in_short_order_wait_longer(part: Part) -> None:
+    clock = part._clock
+    pauses = [part.due_again_ms() - clock.elapsed_ms() for _ in range(8)]
+    assert pauses == [250, 500, 1000, 2000, 4000, 8000, 10000, 10000]
+    clock.sleep_ms(60_000)
+    assert part.due_again_ms() - clock.elapsed_ms() == 250
+
+
+def test_a_process_that_never_started_can_be_ended(part: Part) -> None:
+    part.kill()
+    part.signal(signal.SIGTERM)
+    assert not part.running
+    assert part.exit_code() is None
+
+
+def test_signals_are_kept_until_somebody_looks() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with Signals() as signals:
+        assert signals.asked_to_end == 0
+        os.kill(os.getpid(), signal.SIGTERM)
+        signals.wait(5_000)
+        os.kill(os.getpid(), signal.SIGINT)
+        wait_until(lambda: signals.asked_to_end == 2, "both have arrived")
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_the_end_of_the_owner_is_noticed() -> None:
+    reading, writing = os.pipe()
+    ended, waited = threading.Event(), threading.Event()
+
+    class Patient:
+        """Holds the thread that would kill this process next."""
+
+        def now_ms(self) -> int:
+            return 0
+
+        def elapsed_ms(self) -> int:
+            return 0
+
+        def sleep_ms(self, duration_ms: int) -> None:
+            waited.set()
+            threading.Event().wait()
+
+    os.set_inheritable(reading, True)  # noqa: FBT003
+    end_with_owner(reading, ended.set, Patient())
+    assert not os.get_inheritable(reading)
+    assert not ended.is_set()
+    os.close(writing)
+    assert ended.wait(5)
+    assert waited.wait(5)
+
+
+def test_without_an_owner_nothing_is_watched() -> None:
+    before = threading.active_count()
+    end_with_owner(None, lambda: None, ManualClock())
+    assert threading.active_count() == before
+
+
+def test_a_folder_is_taken_by_one_at_a_time(tmp_path: Path) -> None:
+    from tenure.cli.local_fleet import _take
+
+    held = _take(tmp_path / "up.lock")
+    with pytest.raises(DataInUse, match=f"process {os.getpid()}"):
+        _take(tmp_path / "up.lock")
+    os.close(held)
+    os.close(_take(tmp_path / "up.lock"))
+
+
+def test_a_refused_start_leaves_the_other_ones_address(tmp_path: Path) -> None:
+    from tenure.cli.desk import Desk, Session
+    from tenure.cli.local_fleet import _take
+
+    held = _take(tmp_path / "up.lock")
+    (tmp_path / "broker.url").write_text("unix:///somewhere")
+    with Signals() as signals:
+        fleet = LocalFleet(Desk(Session(), {}), FleetPlan(tmp_path), print, signals)
+        with pytest.raises(DataInUse):
+            fleet.open()
+        fleet.close()
+    assert (tmp_path / "broker.url").read_text() == "unix:///somewhere"
+    os.close(held)
+
+
+def test_workers_of_up_have_the_same_names_at_every_start() -> None:
+    form = UpForm(workers=2, slots=3, allow=("tasks",), capability=(), data=None)
+    assert form.names() == ["worker-1", "worker-2"]
+    assert form.worker_options() == ["--slots", "3", "--allow", "tasks", "--capability", "default"]
+
+
+def test_the_status_line_leaves_out_what_is_nought() -> None:
+    assert summary({"tasks": {"QUEUED": 12_000, "RUNNING": 2, "LOST": 0}}) == "tasks: 12,000 queued, 2 running"
+    assert summary({}) == "tasks: none so far"
+
+
+def worker_form(**changes: object) -> WorkerForm:
+    fields: dict[str, object] = {
+        "capability": (),
+        "slots": 1,
+        "allow": (),
+        "label": (),
+        "resource": (),
+        "ttl": "30s",
+        "state_dir": None,
+        "worker_id": None,
+        "site": None,
+        "owner_pipe": None,
+    }
+    return WorkerForm(**(fields | changes))  # type: ignore[arg-type]
+
+
+def test_worker_options_are_checked_and_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:/elsewhere")
+    monkeypatch.setenv("TENURE_BROKER_URL", "redis://:secret@h")
+    monkeypatch.chdir(tmp_path)
+    settings = load_settings(data_dir=tmp_path)
+    options = worker_options(worker_form(label=("a=b",), resource=("gb=8",), ttl="3s"), settings)
+    assert (options.capabilities, options.labels, options.resources) == (("default",), (("a", "b"),), (("gb", 8),))
+    assert (options.ttl_ms, options.site, options.state_dir) == (3_000, "default", tmp_path)
+    assert options.import_path == (str(tmp_path), str(tmp_path), "/elsewhere")
+    assert "TENURE_BROKER_URL" not in dict(options.environment)
+    with pytest.raises(UsageError, match="--ttl"):
+        worker_options(worker_form(ttl="soon"), settings)
