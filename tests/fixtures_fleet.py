@@ -196,6 +196,13 @@ class Fleet:
             self._server.stop()
 
 
+def tend(fleet: Fleet, *names: str) -> None:
+    """Start again those workers that have ended, as `tenure up` does."""
+    for name in names:
+        if not fleet.processes[name].running:
+            fleet.start_worker(Worker(name))
+
+
 def resume(processes: Iterable[psutil.Process]) -> None:
     """SIGCONT what still runs."""
     for process in processes:

@@ -40,9 +40,15 @@ def hello(turn: Turn, site: str, report: Report, event: Hello) -> None:
         window=report.window,
         beat=before.beat if before is not None and before.generation == report.generation else -1,
     )
-    _store(turn, worker, event)
+    draining = before is not None and before.state is WorkerState.DRAINING and before.generation == worker.generation
+    if draining:
+        worker.state = WorkerState.DRAINING  # the same agent again: only a new one takes work again
+    else:
+        _store(turn, worker, event)
     _enter(turn, worker, before)
     turn.out.order(worker.worker_id, Registered(generation=worker.generation))
+    if draining:
+        turn.out.order(worker.worker_id, Drain())
     for held in event.held:
         lease = turn.leases.get(held.task_id)
         current = lease is not None and lease.fence == held.fence and lease.worker_id in {"", worker.worker_id}

@@ -7,7 +7,7 @@ when this process is stopped between the reading and the judging, nobody is blam
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from tenure.broker.base import WithdrawOutcome
 from tenure.coordinator import directives, leases, registry
@@ -18,8 +18,11 @@ from tenure.protocol.worker_messages import Binding
 
 if TYPE_CHECKING:
     from tenure.broker.base import CoordinatorBroker
+    from tenure.coordinator.fleet import WorkerView
     from tenure.coordinator.live import LiveLease
     from tenure.coordinator.turn import Turn
+
+_FORGET_MS: Final = 3_600_000
 
 
 def sweep(turn: Turn) -> int:
@@ -28,12 +31,17 @@ def sweep(turn: Turn) -> int:
         silent_ms = turn.memory.heard_until_ms - worker.seen_ms
         if worker.state is WorkerState.ACTIVE and silent_ms > worker.ttl_ms:
             registry.change_state(turn, worker, WorkerState.STALE)
-        elif worker.state is WorkerState.DRAINING and silent_ms > expiry_ms(worker.ttl_ms) and worker.bound == 0:
+        elif silent_ms > _patience_ms(worker) and worker.bound == 0:
             registry.leave(turn, worker, gone=True)
     expired = [lease for lease in turn.leases if _is_over(turn, lease)]
     for lease in expired:
         expire(turn, lease)
     return len(expired)
+
+
+def _patience_ms(worker: WorkerView) -> int:
+    """How long a worker that holds nothing may be silent before it counts as gone; it is welcome back at any time."""
+    return expiry_ms(worker.ttl_ms) if worker.state is WorkerState.DRAINING else expiry_ms(worker.ttl_ms) + _FORGET_MS
 
 
 def expire(turn: Turn, lease: LiveLease) -> None:

@@ -39,6 +39,8 @@ class Memory:
     """Clients that asked for a notice besides the submitter, by task."""
     progress: dict[str, tuple[int, int, str]] = field(default_factory=dict[str, tuple[int, int, str]])
     """Newest progress of running tasks: cursor, millionths done, message."""
+    refused: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """Workers and reasons whose refusal is on record, so that repeating it adds nothing."""
     ready: set[str] = field(default_factory=set[str])
     """Capabilities that may have tasks to publish."""
     directed_ready: bool = True

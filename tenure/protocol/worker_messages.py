@@ -9,11 +9,22 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field, TypeAdapter, model_validator
 
 from tenure.protocol.assignment import Attempt, Fence
 from tenure.protocol.envelope import Amounts, Pairs, Scope
-from tenure.protocol.message import MAX_VALUE_BYTES, Count, Digest, Message, Milliseconds, Name, Nonce, TaskId, Text
+from tenure.protocol.message import (
+    MAX_INT,
+    MAX_VALUE_BYTES,
+    Count,
+    Digest,
+    Message,
+    Milliseconds,
+    Name,
+    Nonce,
+    TaskId,
+    Text,
+)
 from tenure.protocol.timing import MAX_LEASE_TTL_MS, MIN_LEASE_TTL_MS
 
 
@@ -82,6 +93,13 @@ class Outcome(Message):
 
     value: Annotated[str, Field(max_length=MAX_VALUE_BYTES)] | None = None
     failure: Failure | None = None
+
+    @model_validator(mode="after")
+    def _is_one_of_the_two(self) -> Outcome:
+        if (self.value is None) == (self.failure is None):
+            message = "an outcome is a value or a failure"
+            raise ValueError(message)
+        return self
 
 
 class Held(Message):
@@ -172,7 +190,7 @@ class Report(Message):
     """
 
     worker_id: Name
-    generation: Annotated[int, Field(ge=1)]
+    generation: Annotated[int, Field(ge=1, le=MAX_INT)]
     window: Annotated[int, Field(ge=0, le=4096)]
     events: Annotated[tuple[WorkerEvent, ...], Field(max_length=2000)]
 
@@ -183,7 +201,7 @@ REPORT: Final = TypeAdapter(Report)
 class Heartbeat(Message):
     """The value of a worker's TTL key: everything that it holds. `sequence` grows by one per heartbeat."""
 
-    generation: Annotated[int, Field(ge=1)]
+    generation: Annotated[int, Field(ge=1, le=MAX_INT)]
     sequence: Count
     window: Annotated[int, Field(ge=0, le=4096)]
     held: tuple[Held, ...]

@@ -1,14 +1,18 @@
 """A worker's processes are killed, stopped and woken again in the middle of a sweep, on a real fleet."""
 
+import os
 import signal
+import sys
 from collections.abc import Callable, Iterable
 
 import psutil
 import pytest
 
-from tests.fault.instrument import Execution
+import tenure
+from tests import fixtures_fleet_handlers as handlers
+from tests.fault.instrument import Execution, Records, check
 from tests.fault.trial import CLOCK, Sweep, Trials, noticed, wait_for_loss, wait_for_time
-from tests.fixtures_fleet import Fleet, Worker, resume
+from tests.fixtures_fleet import TTL_MS, Fleet, Worker, resume, tend
 
 Target = Callable[[Fleet, Execution], list[psutil.Process]]
 
@@ -122,3 +126,31 @@ def test_a_stopped_runner_or_child_does_not_kill_its_worker(trials: Trials, targ
             findings = trials.judge(fault, fleet, sweep)
             trials.of(fault).false_deaths += findings.executions - len(sweep.handles)
             assert findings.executions == len(sweep.handles)
+
+
+@pytest.mark.parametrize("struck", ["agent", "runner"])
+@pytest.mark.parametrize("repeats", REPEATS)
+def test_what_a_command_started_in_a_session_of_its_own_ends_with_it(trials: Trials, struck: str, repeats: int) -> None:
+    """Nothing that belongs to an attempt is left when the next one starts, whichever process watched over it."""
+    fault = f"SIGKILL of {struck} over a detached process"
+    with trials.fleet() as fleet:
+        for _ in range(repeats):
+            said = fleet.client.using(lease_ttl=f"{TTL_MS}ms", retry=tenure.Retry(lost=5))
+            argv = [sys.executable, handlers.__file__, str(trials.instrument.path), "5", "--detached"]
+            sweep = Sweep([said.command(argv)], trials.instrument)
+            (victim,) = sweep.wait_for_running(1)
+            above = {each.pid: each for each in psutil.Process(victim.pid).parents()}
+            name = fleet.worker_of(victim.pid)
+            the_agent = fleet.processes[name].pid
+            the_runner = next(each for each in above.values() if each.ppid() == the_agent)
+            struck_ms = CLOCK.now_ms()
+            os.kill(the_agent if struck == "agent" else the_runner.pid, signal.SIGKILL)
+            wait_for_loss(fleet, [victim])
+            sweep.wait_for_next_attempt([victim])
+            trials.of(fault).notice_ms += noticed(fleet, [victim], struck_ms)
+            assert not psutil.pid_exists(victim.pid)
+            tend(fleet, name)
+            assert sweep.results() == ["done"]
+            findings = check(trials.instrument.executions(), Records(fleet.database), sweep.ids)
+            trials.of(fault).add(findings)
+            assert not findings.problems()

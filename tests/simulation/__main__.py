@@ -7,7 +7,7 @@ import sys
 import time
 
 from tenure.clock import SystemEntropy
-from tests.simulation.campaign import Folders, Tally, quiet_logs, run_many, run_seed
+from tests.simulation.campaign import Folders, Tally, problems_of, quiet_logs, run_many, run_seed
 from tests.simulation.history import render
 from tests.simulation.profile import KINDS
 from tests.simulation.world import Plan
@@ -22,6 +22,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seeds", type=int, default=2_000, help="how many histories")
     parser.add_argument("--base", type=int, default=None, help="the first seed; drawn and printed when not given")
     parser.add_argument("--processes", type=int, default=None, help="how many processes; one per processor by default")
+    parser.add_argument("--until-failure", action="store_true", help="stop at the first history that fails")
     parser.add_argument("--seed", type=int, default=None, help="replay this one seed")
     parser.add_argument("--without", default="", help="replay without these faults, separated by commas")
     parser.add_argument("--trace", action="store_true", help="print everything that happened in the replayed seed")
@@ -29,6 +30,8 @@ def main(arguments: list[str]) -> int:
     if options.seed is not None:
         return _replay(options.seed, frozenset(filter(None, options.without.split(","))), trace=options.trace)
     base = SystemEntropy().below(10**9) if options.base is None else options.base
+    if options.until_failure:
+        return _first_failure(base, options.seeds)
     return _search(base, options.seeds, options.processes)
 
 
@@ -81,6 +84,21 @@ def _search(base: int, seeds: int, processes: int | None) -> int:
     return 1 if tally.failed or (unseen and seeds >= _NEVER_STRUCK_FROM) else 0
 
 
+def _first_failure(base: int, seeds: int) -> int:
+    """In this process, one seed after the other."""
+    quiet_logs()
+    folders = Folders()
+    try:
+        for seed in range(base, base + seeds):
+            problems = problems_of(Plan(seed), folders)
+            if problems:
+                _say(f"seed {seed} FAILED: {problems[0]}")
+                return 1
+    finally:
+        folders.close()
+    return 0
+
+
 def _table(tally: Tally) -> None:
     for name, count in sorted(tally.seen.items()):
         _say(f"  {count:>9} {name}")
@@ -92,7 +110,7 @@ def _explain(seed: int) -> None:
     folders = Folders()
     try:
         without = _shrunk(seed, folders)
-        _, problems = run_seed(Plan(seed, without), folders)
+        problems = problems_of(Plan(seed, without), folders)
     finally:
         folders.close()
     _say(f"\nseed {seed} breaks, also without the faults named here:")
@@ -107,11 +125,7 @@ def _shrunk(seed: int, folders: Folders) -> frozenset[str]:
     without: frozenset[str] = frozenset()
     for kind in KINDS:
         fewer = without | {kind}
-        try:
-            _, problems = run_seed(Plan(seed, fewer), folders)
-        except Exception:  # noqa: BLE001 - a simulation that breaks is a failure to keep, too
-            problems = ["broke"]
-        if problems:
+        if problems_of(Plan(seed, fewer), folders):
             without = fewer
     return without
 

@@ -115,6 +115,15 @@ def run_seed(plan: Plan, folders: Folders) -> tuple[list[Fact], list[str]]:
     return facts, check(facts)
 
 
+def problems_of(plan: Plan, folders: Folders) -> list[str]:
+    """What is wrong with a history; a simulation that breaks is a problem, too."""
+    try:
+        _, problems = run_seed(plan, folders)
+    except Exception as error:  # noqa: BLE001 - the campaign goes on, and names the seed
+        return [f"the simulation itself broke: {type(error).__name__}: {error}"]
+    return problems
+
+
 def quiet_logs() -> None:
     """The fleet's own log is no help here; the trace is."""
     logging.disable(logging.CRITICAL)
