@@ -1,0 +1,81 @@
+"""Workers that come back, stay away, or are strangers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from tenure.protocol.client_messages import DrainWorker
+from tenure.protocol.control_messages import Drain, Registered
+from tenure.protocol.message import MAX_INT
+from tenure.protocol.worker_messages import Failure, FailureKind, Leaving, Outcome
+from tests.scripted_fleet import ScriptedFleet
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[ScriptedFleet]:
+    with ScriptedFleet(tmp_path) as fleet:
+        yield fleet
+
+
+def test_a_repeated_hello_of_a_draining_worker_does_not_make_it_take_work_again(fleet: ScriptedFleet) -> None:
+    worker = fleet.worker()
+    fleet.connect("c9").ask(DrainWorker(worker_id="w1"))
+    worker.read()
+    worker.hello()
+    fleet.step()
+
+    assert fleet.records.worker("w1") == "DRAINING"
+    assert [type(order) for order in worker.read()] == [Registered, Drain]
+
+
+def test_a_new_agent_of_a_draining_worker_takes_work_again(fleet: ScriptedFleet) -> None:
+    fleet.worker()
+    fleet.connect("c9").ask(DrainWorker(worker_id="w1"))
+    fleet.worker(generation=2)
+
+    assert fleet.records.worker("w1") == "ACTIVE"
+
+
+def test_a_worker_that_is_silent_for_long_and_holds_nothing_counts_as_gone(fleet: ScriptedFleet) -> None:
+    worker = fleet.worker()
+    worker.alive = False
+    fleet.live(HOUR_MS // 2)
+    states = [fleet.records.worker("w1")]
+    fleet.live(HOUR_MS)
+
+    assert [*states, fleet.records.worker("w1")] == ["STALE", "OFFLINE"]
+
+
+def test_a_worker_that_counted_as_gone_is_welcome_back(fleet: ScriptedFleet) -> None:
+    worker = fleet.worker()
+    worker.alive = False
+    fleet.live(2 * HOUR_MS)
+    worker.alive = True
+    worker.hello()
+    fleet.step()
+
+    assert fleet.records.worker("w1") == "ACTIVE"
+
+
+def test_a_stranger_that_repeats_itself_is_recorded_once(fleet: ScriptedFleet) -> None:
+    old = fleet.worker()
+    fleet.worker(generation=2)
+    for _ in range(5):
+        old.report(Leaving(gone=False))
+
+    assert len(fleet.records.events("refused")) == 1
+
+
+@pytest.mark.parametrize("fields", [{}, {"value": "1", "failure": Failure(kind=FailureKind.EXCEPTION, message="x")}])
+def test_an_outcome_is_a_value_or_a_failure(fields: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match="a value or a failure"):
+        Outcome.model_validate(fields)
+
+
+def test_a_generation_that_no_database_can_hold_is_malformed(fleet: ScriptedFleet) -> None:
+    with pytest.raises(ValidationError, match="less than or equal"):
+        fleet.worker(generation=MAX_INT + 1)
