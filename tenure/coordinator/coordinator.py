@@ -223,6 +223,7 @@ class Coordinator:
             fleet=registry.load(self._store, elapsed_ms),
             leases=leases.load(self._store, elapsed_ms),
             heard_until_ms=elapsed_ms,
+            wall_ahead_ms=self._clock.now_ms() - elapsed_ms,
         )
         recovery.count_holdings(memory)
         memory.ready.update(str(row[0]) for row in self._store.rows("queued_capabilities"))

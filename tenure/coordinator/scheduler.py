@@ -21,9 +21,13 @@ _DIRECTED_SCAN: Final = 500
 _LARGEST_OFFER: Final = 512
 """How many assignments one turn publishes per capability, so that one commit stays short."""
 
+_SMALLEST_JUMP_MS: Final = 1_000
+"""What a clock that is merely kept right moves less than between two turns."""
+
 
 def schedule(turn: Turn) -> None:
     """Offer what credit and eligibility allow."""
+    _follow_clock(turn)
     _wake_delayed(turn)
     for capability in sorted(turn.memory.ready):
         _fill(turn, capability)
@@ -79,13 +83,23 @@ def _direct(turn: Turn) -> None:
         memory.directed_ready = True
 
 
+def _follow_clock(turn: Turn) -> None:
+    """Move the delays along when the wall clock was set: a delay is a duration, and a jump is not a wait."""
+    ahead_ms = turn.now_ms - turn.elapsed_ms
+    jump_ms = ahead_ms - turn.memory.wall_ahead_ms
+    turn.memory.wall_ahead_ms = ahead_ms
+    if abs(jump_ms) > _SMALLEST_JUMP_MS:
+        turn.store.run("delays_moved", (jump_ms,))
+        turn.memory.next_due_ms = 0
+
+
 def _wake_delayed(turn: Turn) -> None:
     """Look again at everything when a delayed task's time has come, and note when the next one's will."""
     memory = turn.memory
     if memory.next_due_ms < 0 or memory.next_due_ms > turn.now_ms:
         return
-    if memory.next_due_ms > 0:
-        memory.ready.update(str(row[0]) for row in turn.store.rows("queued_capabilities"))
-        memory.directed_ready = True
+    # Also when the next moment is not known: what was due may have come due in this very turn.
+    memory.ready.update(str(row[0]) for row in turn.store.rows("queued_capabilities"))
+    memory.directed_ready = True
     row = turn.store.row("next_due", (turn.now_ms,))
     memory.next_due_ms = row[0] if row is not None and row[0] is not None else -1

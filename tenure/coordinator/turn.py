@@ -48,6 +48,8 @@ class Memory:
     """How many directed tasks the scheduler has looked at in vain on its way through all of them."""
     heard_until_ms: int = 0
     """Elapsed time up to which all heartbeats were read and applied; silence is judged as of then, not as of now."""
+    wall_ahead_ms: int = 0
+    """Wall clock minus elapsed time, as of the last turn that scheduled: a change is a jump of the wall clock."""
     next_due_ms: int = 0
     """Wall-clock moment at which a delayed task becomes ready; 0 when unknown, -1 when there is none."""
 

@@ -25,3 +25,34 @@ def test_the_end_of_any_task_makes_room_for_a_directed_one(fleet: ScriptedFleet)
     assert fleet.records.state(directed) == "QUEUED"
     worker.finish(hand)
     assert fleet.records.state(directed) == "OFFERED"
+
+
+def test_a_delay_is_as_long_as_it_was_when_the_wall_clock_is_set(fleet: ScriptedFleet) -> None:
+    # Seed 50: a delayed task came due while nobody could take it, then the clock was set back, and it waited for ever.
+    task = fleet.submit(delay_ms=2_000, requirements=Requirements(worker="w1"))
+    fleet.live(2_500)
+    fleet.clock.jump_wall_ms(-600_000)
+    fleet.worker()
+    fleet.live(1_000)
+    assert fleet.records.state(task) == "OFFERED"
+
+
+def test_a_delay_is_not_shortened_when_the_wall_clock_is_set_forward(fleet: ScriptedFleet) -> None:
+    fleet.worker()
+    task = fleet.submit(delay_ms=20_000)
+    fleet.clock.jump_wall_ms(600_000)
+    fleet.live(10_000)
+    assert fleet.records.state(task) == "QUEUED"
+    fleet.live(11_000)
+    assert fleet.records.state(task) == "OFFERED"
+
+
+def test_a_task_that_comes_due_in_the_turn_that_stores_another_delayed_one_is_not_passed_over(
+    fleet: ScriptedFleet,
+) -> None:
+    fleet.worker(slots=2)
+    task = fleet.submit(delay_ms=2_000)
+    fleet.step()
+    fleet.clock.advance_ms(2_000)
+    fleet.submit(delay_ms=60_000, capability="gpu")
+    assert fleet.records.state(task) == "OFFERED"

@@ -26,6 +26,10 @@ ORDER BY priority DESC, position LIMIT ? OFFSET ?;
 -- The earliest moment at which a delayed task becomes ready, after ?. The index is used only when 0 is named, too.
 SELECT MIN(not_before_ms) FROM task WHERE state = 'QUEUED' AND not_before_ms > 0 AND not_before_ms > ?;
 
+-- name: delays_moved
+-- The wall clock was set by that much: what is delayed stays delayed for as long as before.
+UPDATE task SET not_before_ms = MAX(not_before_ms + ?, 1) WHERE state = 'QUEUED' AND not_before_ms > 0;
+
 -- name: queued_capabilities
 -- Capabilities that have queued tasks which any of their workers may take. Steps from one to the next in the index, so
 -- that neither a long backlog nor a long past costs anything.
