@@ -135,7 +135,8 @@ def _pass_time(seconds: float) -> None:
 def _command(marks: str, seconds: str, *options: str) -> None:
     if "--detached" in options:
         # The command itself only waits; the work is done by a process in a session of its own.
-        subprocess.run([sys.executable, __file__, marks, seconds], check=True, start_new_session=True)
+        argv = [sys.executable, __file__, marks, seconds]
+        subprocess.run(argv, check=True, start_new_session=True, stdout=subprocess.DEVNULL)
     else:
         task = (os.environ["TENURE_TASK_ID"], int(os.environ["TENURE_ATTEMPT"]), int(os.environ["TENURE_FENCE"]))
         with marked(marks, task):

@@ -91,6 +91,7 @@ def worker_options(form: WorkerForm, settings: Settings) -> WorkerOptions:
         ttl_ms=duration_ms(form.ttl, "--ttl"),
         site=form.site or settings.site,
         environment=tuple(sorted(inherited_environment(ENVIRONMENT_NAMES).items())),
+        adopts=True,
         import_path=(str(Path.cwd()), *(folder for folder in python_path.split(os.pathsep) if folder)),
     )
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from tenure.errors import BrokerUnreachable
 from tenure.workers.identity import assume
-from tenure.workers.linux import forbid_inspection
+from tenure.workers.linux import adopt_orphans, forbid_inspection
 from tenure.workers.shift import Shift, Surroundings
 
 if TYPE_CHECKING:
@@ -64,6 +64,8 @@ class Agent:
         try:
             self._try_broker(identity.worker_id)
             forbid_inspection()
+            if self._options.adopts:
+                adopt_orphans()
             surroundings = Surroundings(
                 self._options, lambda: self._connect(identity.worker_id), self._clock, self._entropy
             )

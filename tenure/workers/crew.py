@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import select
+from dataclasses import replace
 from threading import RLock
 from typing import TYPE_CHECKING, Final, final
 
 from tenure.workers.actions import AllowUntil, CancelCall, EndTree, Recall, StartCall, StartCommand
 from tenure.workers.calls import call_packet
-from tenure.workers.inputs import Recalled
+from tenure.workers.inputs import Recalled, TreeEnded
+from tenure.workers.orphans import end_orphans
 from tenure.workers.runner_link import RunnerLink
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ class Crew:
 
     def __init__(self, launch: Launch) -> None:
         self._links = tuple(RunnerLink(slot, launch) for slot in range(launch.options.slots))
+        self._adopts = launch.options.adopts
         self._poll = select.poll()
         self._readers: dict[int, Callable[[], list[Input]]] = {}
         self._watched: tuple[tuple[int, int], ...] = ()
@@ -57,7 +60,7 @@ class Crew:
                 continue
             reader = self._readers.get(descriptor)
             if reader is not None:
-                inputs.extend(reader())
+                inputs.extend(map(self._proved, reader()))
         return inputs
 
     def perform(self, actions: Sequence[SlotAction]) -> list[Input]:
@@ -94,6 +97,12 @@ class Crew:
             case EndTree():
                 return link.end_tree(action.grace_ms)
         return []
+
+    def _proved(self, happened: Input) -> Input:
+        """When a runner has died over a tree, end what it left behind, and so prove what it cannot prove any more."""
+        if not self._adopts or not isinstance(happened, TreeEnded) or happened.gone:
+            return happened
+        return replace(happened, gone=end_orphans({link.pid for link in self._links}))
 
     def _watch(self) -> None:
         """Watch the descriptors that are open now; a number may have passed from one slot to another."""

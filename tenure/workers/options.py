@@ -49,6 +49,7 @@ class WorkerOptions:
             and its PYTHONPATH.
         max_value_bytes: the largest value that a task may return.
         python: the interpreter for runners and children.
+        adopts: whether the agent has its process to itself, and so may end every process that a dead runner left.
     """
 
     state_dir: Path
@@ -64,6 +65,7 @@ class WorkerOptions:
     import_path: tuple[str, ...] = ()
     max_value_bytes: int = MAX_VALUE_BYTES
     python: str = field(default_factory=lambda: sys.executable)
+    adopts: bool = False
 
     def __post_init__(self) -> None:
         """Raise `InvalidSettings` for values that cannot be."""

@@ -49,6 +49,11 @@ class RunnerLink:
             self._child.results() if self._child is not None else -1,
         )
 
+    @property
+    def pid(self) -> int:
+        """The runner's process id; 0 while there is none."""
+        return self._process.pid if self._process is not None else 0
+
     # --- orders ---------------------------------------------------------------------------------
 
     def child(self) -> ChildSockets:

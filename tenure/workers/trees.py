@@ -19,7 +19,7 @@ def descendants(root: int) -> list[int]:
     found: list[int] = []
     queue = [root]
     while queue:
-        below = _children(queue.pop())
+        below = children(queue.pop())
         found.extend(below)
         queue.extend(below)
     return found
@@ -59,7 +59,8 @@ def reap() -> tuple[dict[int, int], bool]:
         ended[pid] = status
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
+    """Process ids of the children of `pid`, zombies included."""
     found: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - pathlib is slow to import and to call here
