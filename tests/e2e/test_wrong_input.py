@@ -173,7 +173,7 @@ def test_a_broker_that_evicts(tmp_path: Path) -> None:
     )
     try:
         wait_until(socket.exists, "the server listens")
-        place = Place(tmp_path, {"TENURE_BROKER_URL": f"unix://{socket}"})
+        place = Place(tmp_path, {"TENURE_BROKER_URL": f"unix://{socket}", "TENURE_ANSWER_TIMEOUT_S": "1"})
         one_line(place.run("coordinator", "--database", str(tmp_path / "t.db")), 3, "allkeys-lru")
         printed = place.run("doctor")
         assert printed.code == 3
