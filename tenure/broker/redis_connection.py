@@ -10,6 +10,9 @@ times less work per command.
 
 from __future__ import annotations
 
+import socket
+from contextlib import suppress
+from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final
 
 import redis
@@ -59,6 +62,7 @@ class RedisConnection:
         self._address = url.address
         self._driver = _driver(url, timeout_ms)
         self._closed = False
+        self._in_use = Lock()
 
     def call(self, *command: str | bytes | int, block_ms: int = 0) -> Reply:
         """Send one command that the server may answer up to `block_ms` late; its reply. Raises `BrokerError`."""
@@ -72,15 +76,14 @@ class RedisConnection:
             BrokerUnreachable: the connection was lost; any prefix of the commands may have been carried out.
             BrokerRefused: the broker let nobody in; nothing was carried out.
         """
-        self._check_open()
-        try:
-            with translated(self._address):
-                return self._exchange(commands, block_ms)
-        except (AttributeError, TypeError, ValueError) as error:
-            # Another thread's close takes the driver's socket and parser away under our hands.
-            if not self._closed:
-                raise
-            raise self._ended() from error
+        with self._in_use:
+            try:
+                self._check_open()
+                with translated(self._address):
+                    return self._exchange(commands, block_ms)
+            finally:
+                if self._closed:
+                    self._driver.disconnect()
 
     def checked(self, answer: Answer) -> Reply:
         """The answer, unless it is a refusal. Raises `BrokerError`."""
@@ -89,9 +92,19 @@ class RedisConnection:
         return answer
 
     def close(self) -> None:
-        """Cut the connection for good, from any thread."""
+        """Cut the connection for good, from any thread.
+
+        While another thread uses it, it is only shut down, which wakes that thread, and that thread closes it: a closed
+        socket's number is given to the next one at once, and a reader would go on reading from that.
+        """
         self._closed = True
-        self._driver.disconnect()
+        if self._in_use.acquire(blocking=False):
+            try:
+                self._driver.disconnect()
+            finally:
+                self._in_use.release()
+        else:
+            _shut_down(self._driver)
 
     def sibling(self, *, timeout_ms: int) -> RedisConnection:
         """Another connection to the same broker."""
@@ -122,11 +135,17 @@ class RedisConnection:
 
     def _check_open(self) -> None:
         if self._closed:
-            self._driver.disconnect()
             raise self._ended()
 
     def _ended(self) -> BrokerUnreachable:
         return BrokerUnreachable(f"The connection to the broker at {self._address} was closed by this process")
+
+
+def _shut_down(driver: _Driver) -> None:
+    found: object = getattr(driver, "_sock", None)  # the driver has no public way to wake its reader
+    if isinstance(found, socket.socket):
+        with suppress(OSError):
+            found.shutdown(socket.SHUT_RDWR)
 
 
 def _driver(url: BrokerUrl, timeout_ms: int) -> _Driver:

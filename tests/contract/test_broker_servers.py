@@ -81,6 +81,22 @@ def test_closing_from_another_thread_ends_a_blocked_reader(
         blocked.result(timeout=5)
 
 
+def test_a_reader_never_goes_on_reading_from_the_connection_that_took_its_sockets_number(
+    server_bench: ServerBench, coordinator: RedisCoordinator
+) -> None:
+    """Had `close` closed the socket under the reader, the next connection would get its number, and the reader with it."""
+    for _ in range(30):
+        read, close = awaiting_answers(server_bench)
+        blocked = in_thread(read)
+        server_bench.server.wait_until_blocked()
+        close()
+        another = server_bench.connect()
+        assert another.call("PING") == b"PONG"
+        with pytest.raises(BrokerUnreachable, match="closed by this process"):
+            blocked.result(timeout=1)
+        another.close()
+
+
 @pytest.mark.parametrize("reader", [taking, receiving])
 def test_a_flush_ends_a_blocked_reader(
     server_bench: ServerBench, coordinator: RedisCoordinator, reader: Reader
