@@ -97,6 +97,8 @@ class Worker:
     ttl_ms: int = TTL_MS
     url: str | None = None
     capability: str = "default"
+    state: Path | None = None
+    nice: int = 0
 
 
 @dataclass
@@ -104,8 +106,9 @@ class Fleet:
     """A broker, a coordinator and workers. Build it with `open_fleet`."""
 
     folder: Path
-    kind: str = "valkey"
-    server_options: tuple[str, ...] = ()
+    kind: str
+    server_options: tuple[str, ...]
+    database: Path
     processes: dict[str, Process] = field(default_factory=dict[str, Process])
     address: str | None = None
     """Where the parts find the broker, when that is not where it listens."""
@@ -137,7 +140,14 @@ class Fleet:
 
     def start_worker(self, worker: Worker) -> Process:
         """Start a worker, or its next agent."""
-        options = ["--worker-id", worker.name, "--state-dir", str(self.folder), "--slots", str(worker.slots)]
+        options = [
+            "--worker-id",
+            worker.name,
+            "--state-dir",
+            str(worker.state or self.folder),
+            "--slots",
+            str(worker.slots),
+        ]
         options += ["--ttl", f"{worker.ttl_ms}ms", "--allow", HANDLERS, "--capability", worker.capability]
         return self._start(worker.name, ["-m", "tenure", "worker", *options], worker.url)
 
@@ -157,10 +167,6 @@ class Fleet:
             return {(row["worker_id"], row["pid"]) for row in rows if row["state"] == "ACTIVE"} >= set(pids.items())
 
         wait_until(active, f"{', '.join(names)} are active", 30)
-
-    @property
-    def database(self) -> Path:
-        return self.folder / "fleet.db"
 
     @property
     def client(self) -> Client:
@@ -248,12 +254,13 @@ def open_fleet(
     server_options: tuple[str, ...] = (),
     prepare: Callable[[Fleet], None] = lambda _: None,
     coordinator_url: str | None = None,
+    database: Path | None = None,
 ) -> Generator[Fleet]:
     """A running fleet; at the end everything is ended, and nothing may be left.
 
     `prepare` is called when the broker is there and nothing else is.
     """
-    fleet = Fleet(folder, kind, server_options)
+    fleet = Fleet(folder, kind, server_options, database or folder / "fleet.db")
     with orphans_adopted():
         try:
             fleet.start_server()

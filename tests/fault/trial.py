@@ -78,13 +78,20 @@ class Trials:
         server: tuple[str, ...] = (),
         prepare: Callable[[Fleet], None] = lambda _: None,
         coordinator_url: str | None = None,
+        database: Path | None = None,
     ) -> Generator[Fleet]:
         """A fleet in a folder of its own."""
         folder = self.folder / f"fleet-{CLOCK.elapsed_ms()}"
         folder.mkdir()
         chosen = workers or (Worker("w1"), Worker("w2"))
         with open_fleet(
-            folder, chosen, kind=kind, server_options=server, prepare=prepare, coordinator_url=coordinator_url
+            folder,
+            chosen,
+            kind=kind,
+            server_options=server,
+            prepare=prepare,
+            coordinator_url=coordinator_url,
+            database=database,
         ) as fleet:
             yield fleet
 

@@ -1,0 +1,93 @@
+"""The disk under the database, and the one under the workers' spools, is full for a while, on a real fleet."""
+
+import errno
+import os
+import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.fault.trial import Trials, time_to_serve, wait_for_time
+from tests.fixtures_fleet import Worker
+
+SIZE_MB = 8
+AWAY_MS = 3_500
+"""Longer than any lease in here."""
+REPEATS = [1, pytest.param(5, marks=[pytest.mark.slow, pytest.mark.timeout(300)])]
+
+
+class Disk:
+    """A small file system of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._filler = folder / "filler"
+
+    def fill(self) -> None:
+        """Take every byte that is left."""
+        with self._filler.open("ab", buffering=0) as file:
+            for size in (1 << 20, 1 << 12, 1):
+                with suppress(OSError):
+                    while True:
+                        file.write(b"\0" * size)
+
+    def free(self) -> None:
+        self._filler.unlink()
+
+    def is_full(self) -> bool:
+        return os.statvfs(self.folder).f_bavail == 0
+
+
+@contextmanager
+def small_disk(folder: Path) -> Generator[Disk]:
+    """A disk in memory; the test is skipped where none may be mounted."""
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={SIZE_MB}m", "tenure-test", str(folder)], check=False, capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.decode().strip()}")
+    try:
+        yield Disk(folder)
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("repeats", REPEATS)
+def test_a_full_disk_under_the_database_stops_decisions_and_nothing_else(trials: Trials, repeats: int) -> None:
+    """Workers run on; what they finish is accepted when there is room again."""
+    fault = "disk of the database full"
+    with small_disk(trials.folder / "disk") as disk, trials.fleet(database=disk.folder / "fleet.db") as fleet:
+        for _ in range(repeats):
+            sweep = trials.sweep(fleet, count=16, seconds=0.5)
+            sweep.wait_for_results(4)
+            disk.fill()
+            wait_for_time(AWAY_MS)
+            assert disk.is_full()
+            disk.free()
+            trials.of(fault).serve_ms.append(time_to_serve(fleet))
+            findings = trials.judge(fault, fleet, sweep)
+            trials.of(fault).false_deaths += findings.executions - len(sweep.handles)
+            assert findings.executions == len(sweep.handles)
+        assert "disk" in fleet.processes["coordinator"].said()
+
+
+@pytest.mark.parametrize("repeats", REPEATS)
+def test_a_full_disk_under_the_spools_loses_no_result(trials: Trials, repeats: int) -> None:
+    """Results are kept in memory, and the worker says what its death would cost."""
+    fault = "disk of the spool full"
+    with small_disk(trials.folder / "disk") as disk:
+        workers = [Worker(name, state=disk.folder) for name in ("w1", "w2")]
+        with trials.fleet(*workers) as fleet:
+            for _ in range(repeats):
+                sweep = trials.sweep(fleet, count=16, seconds=0.3)
+                sweep.wait_for_results(4)
+                disk.fill()
+                sweep.wait_for_results(12)
+                assert disk.is_full()
+                disk.free()
+                findings = trials.judge(fault, fleet, sweep)
+                assert findings.executions == len(sweep.handles)
+            assert os.strerror(errno.ENOSPC) in fleet.processes["w1"].said() + fleet.processes["w2"].said()
