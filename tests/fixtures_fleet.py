@@ -50,7 +50,7 @@ class Process:
         self._env = {**os.environ, **env}
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *, preexec: Callable[[], None] | None = None) -> None:
+    def start(self) -> None:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", *self._arguments],
@@ -60,7 +60,6 @@ class Process:
                 cwd=ROOT,
                 env=self._env,
                 process_group=0,
-                preexec_fn=preexec,  # noqa: PLW1509 - the limits of one process, set where no thread runs yet
             )
 
     @property
@@ -98,7 +97,6 @@ class Worker:
     url: str | None = None
     capability: str = "default"
     state: Path | None = None
-    nice: int = 0
 
 
 @dataclass

@@ -1,0 +1,76 @@
+"""Workers that get little of the processor, or whose tasks hold the interpreter's lock or stand still, are not dead.
+
+The long form compresses time: four minutes at a ttl of 2 s stand for an hour at the default ttl of 30 s.
+"""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+
+import psutil
+import pytest
+
+from tests import fixtures_fleet_handlers as handlers
+from tests.fault.instrument import Records
+from tests.fault.trial import CLOCK, Sweep, Trials, wait_for_time
+from tests.fixtures_fleet import TTL_MS, Fleet, Worker
+
+HOGS_PER_CORE = 4
+LETTERS = 26
+"""A regular expression that backtracks over so many letters takes longer than a ttl, in one call."""
+SECONDS = [8, pytest.param(240, marks=[pytest.mark.slow, pytest.mark.timeout(400)])]
+
+
+@contextmanager
+def busy_processors() -> Generator[None]:
+    """Several endless loops per processor, with the same right to it as the fleet."""
+    count = HOGS_PER_CORE * (psutil.cpu_count() or 1)
+    hogs = [subprocess.Popen([sys.executable, "-S", "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+
+
+def mixed_sweeps(trials: Trials, fleet: Fleet) -> list[Sweep]:
+    """One round of tasks of every kind, each longer than a ttl."""
+    return [
+        trials.sweep(fleet, 2, 1.5 * TTL_MS / 1000, handlers.work),
+        trials.sweep(fleet, 2, 1.5 * TTL_MS / 1000, handlers.work_async),
+        trials.sweep(fleet, 2, 1.5 * TTL_MS / 1000, handlers.hold_the_lock),
+        trials.sweep(fleet, 1, LETTERS, handlers.hold_the_lock_once),
+    ]
+
+
+def stall(sweeps: Sequence[Sweep]) -> None:
+    """Stop every child that works now for longer than a ttl: the work stands still, the worker does not."""
+    pids = {each.pid for sweep in sweeps for each in sweep.running()}
+    for pid in pids:
+        with suppress(psutil.NoSuchProcess):
+            psutil.Process(pid).send_signal(signal.SIGSTOP)
+    wait_for_time(TTL_MS + TTL_MS // 2)
+    for pid in pids:
+        with suppress(psutil.NoSuchProcess):
+            psutil.Process(pid).resume()
+
+
+@pytest.mark.parametrize("seconds", SECONDS)
+def test_nobody_is_taken_for_dead_who_is_only_slow(trials: Trials, seconds: int) -> None:
+    fault = "starved, GIL-held and stalled workers"
+    workers = [Worker(f"w{number}", slots=3) for number in (1, 2, 3)]
+    with trials.fleet(*workers) as fleet, busy_processors():
+        until_ms = CLOCK.elapsed_ms() + seconds * 1000
+        while CLOCK.elapsed_ms() < until_ms:
+            sweeps = mixed_sweeps(trials, fleet)
+            sweeps[0].wait_for_running(1)
+            stall(sweeps)
+            for sweep in sweeps:
+                trials.judge(fault, fleet, sweep)
+        records = Records(fleet.database)
+        trials.of(fault).false_deaths += records.count("SELECT count(*) FROM directive")
+        lost = records.rows("SELECT text FROM event WHERE kind IN ('lost', 'worker_state')")
+        assert not lost, lost
