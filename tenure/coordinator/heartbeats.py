@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tenure.coordinator import directives, leases, registry
 from tenure.errors import UsageError
-from tenure.protocol.control_messages import SayHello, Stop, StopReason
+from tenure.protocol.control_messages import Drain, Registered, SayHello, Stop, StopReason
 from tenure.protocol.message import decode
 from tenure.protocol.states import LeaseState, WorkerState
 from tenure.protocol.worker_messages import HEARTBEAT, Heartbeat
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def read(workers: Sequence[WorkerView], raws: Sequence[bytes | None]) -> list[tuple[WorkerView, Heartbeat]]:
-    """The heartbeats that are news: readable, of the worker's generation or a later one, with a new sequence number."""
+    """The heartbeats that are news: readable, and of another generation or with a new sequence number."""
     news: list[tuple[WorkerView, Heartbeat]] = []
     for worker, raw in zip(workers, raws, strict=True):
         if raw is None:
@@ -37,9 +37,7 @@ def read(workers: Sequence[WorkerView], raws: Sequence[bytes | None]) -> list[tu
             beat = decode(HEARTBEAT, raw)
         except UsageError:
             continue  # a worker that writes rubbish is a silent worker
-        if beat.generation > worker.generation or (
-            beat.generation == worker.generation and beat.sequence > worker.beat
-        ):
+        if beat.generation != worker.generation or beat.sequence > worker.beat:
             news.append((worker, beat))
     return news
 
@@ -49,12 +47,18 @@ def apply(turn: Turn, worker: WorkerView, beat: Heartbeat) -> None:
     if beat.generation > worker.generation:
         turn.out.order(worker.worker_id, SayHello())
         return
+    if beat.generation < worker.generation:
+        # An older agent writes over the newer one's heartbeats until it is told to end.
+        turn.out.order(worker.worker_id, Registered(generation=worker.generation))
+        return
     worker.beat, worker.seen_ms = beat.sequence, turn.elapsed_ms
     if beat.window != worker.window:
         worker.window = beat.window
         registry.wake(turn, worker)
     if worker.state is WorkerState.STALE:
         registry.change_state(turn, worker, WorkerState.ACTIVE)
+    elif worker.state is WorkerState.DRAINING and beat.window > 0:
+        turn.out.order(worker.worker_id, Drain())  # the order was lost: it still wants work
     listed: set[tuple[str, int]] = set()
     for held in beat.held:
         listed.add((held.task_id, held.fence))

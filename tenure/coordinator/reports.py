@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, assert_never
 
 from tenure.coordinator import acceptance, directives, leases, registry
-from tenure.protocol.control_messages import Granted, Reason, Refused, SayHello, Stop, StopReason, Verdict
+from tenure.protocol.control_messages import Granted, Reason, Refused, Registered, SayHello, Stop, StopReason, Verdict
 from tenure.protocol.states import LeaseState, TaskState
 from tenure.protocol.worker_messages import (
     Cause,
@@ -52,7 +52,7 @@ def take(turn: Turn, site: str, report: Report) -> None:
 
 def _stranger(turn: Turn, site: str, report: Report, worker: WorkerView | None, event: WorkerEvent) -> Reason | None:
     """Why this report is not taken as that worker's word; None when it is."""
-    known_site, generation = (worker.site, worker.generation) if worker else _on_record(turn, site, report.worker_id)
+    known_site, generation = _known(turn, site, report.worker_id)
     if known_site != site:
         return Reason.WRONG_SITE
     if report.generation < generation:
@@ -62,8 +62,11 @@ def _stranger(turn: Turn, site: str, report: Report, worker: WorkerView | None, 
     return None
 
 
-def _on_record(turn: Turn, site: str, worker_id: str) -> tuple[str, int]:
-    """Site and generation of a worker that is OFFLINE, or what makes a new one welcome."""
+def _known(turn: Turn, site: str, worker_id: str) -> tuple[str, int]:
+    """Site and generation of a worker, also of one that is OFFLINE, or what makes a new one welcome."""
+    worker = turn.fleet.get(worker_id)
+    if worker is not None:
+        return worker.site, worker.generation
     row = turn.store.row("worker", (worker_id,))
     return (row[1], row[2]) if row is not None else (site, 0)
 
@@ -72,6 +75,10 @@ def _refuse_stranger(turn: Turn, site: str, report: Report, event: WorkerEvent, 
     if reason is Reason.UNREGISTERED_WORKER:
         turn.out.order(report.worker_id, SayHello())
         return  # it says hello and repeats what it was not answered
+    if reason is Reason.OLD_GENERATION:
+        # It has not heard of the newer agent, or that order was lost: it must end, and may not wait for verdicts.
+        _, generation = _known(turn, site, report.worker_id)
+        turn.out.order(report.worker_id, Registered(generation=generation))
     if isinstance(event, Finished):
         acceptance.quarantine(turn, site, report.worker_id, event, reason)
         return

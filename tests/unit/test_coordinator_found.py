@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tenure.protocol.client_messages import DrainWorker
+from tenure.protocol.control_messages import Drain, Registered
 from tenure.protocol.envelope import Requirements
 from tests.scripted_fleet import ScriptedFleet
 
@@ -56,3 +58,32 @@ def test_a_task_that_comes_due_in_the_turn_that_stores_another_delayed_one_is_no
     fleet.clock.advance_ms(2_000)
     fleet.submit(delay_ms=60_000, capability="gpu")
     assert fleet.records.state(task) == "OFFERED"
+
+
+def test_a_drain_order_that_was_lost_is_given_again(fleet: ScriptedFleet) -> None:
+    # Seed 11123: the broker lost the order; the worker wanted work and was given none, for ever.
+    worker = fleet.worker()
+    fleet.client.ask(DrainWorker(worker_id="w1"))
+    fleet.server.remove(fleet.broker.keys.control("w1"))
+    fleet.live(1_000)
+    assert any(isinstance(order, Drain) for order in worker.read())
+    worker.window = 0
+    fleet.live(1_000)
+    worker.read()
+    fleet.live(1_000)
+    assert worker.read() == []
+
+
+def test_an_older_agent_that_goes_on_is_told_that_there_is_a_newer_one(fleet: ScriptedFleet) -> None:
+    # Seed 10412: the order that tells it was lost with its stream; its results were refused without an answer for ever.
+    older = fleet.worker()
+    fleet.submit()
+    hand = older.claim()
+    fleet.worker(generation=2).alive = False
+    fleet.server.remove(fleet.broker.keys.control("w1"))
+    fleet.clock.advance_ms(1)
+    older.finish(hand)
+    assert Registered(generation=2) in older.read()
+    fleet.live(1_000)
+    assert Registered(generation=2) in older.read(), "its heartbeats are noticed, too"
+    assert fleet.records.quarantined() == ["old_generation"]
