@@ -236,8 +236,8 @@ class Bench:
 
     def _answer(self, event: WorkerEvent, generation: int) -> None:
         match event:
-            case Hello():
-                self.order(Registered(generation=generation))
+            case Hello(ordinal=ordinal):
+                self.order(Registered(generation=generation, ordinal=ordinal))
             case Claimed(binding=binding) if self.grants:
                 self.order(Granted(task_id=binding.task_id, fence=binding.fence, nonce=binding.nonce))
             case Finished(binding=binding) | Released(binding=binding) if self.judges:

@@ -35,7 +35,15 @@ QUICK = "m:quick"
 class Core:
     """Claims, and what they decided."""
 
-    def __init__(self, slots: int = 1, generation: int = 1, *, ttl_ms: int = 30_000, prompt: bool = True) -> None:
+    def __init__(
+        self,
+        slots: int = 1,
+        generation: int = 1,
+        *,
+        ttl_ms: int = 30_000,
+        prompt: bool = True,
+        registered: bool = True,
+    ) -> None:
         hello = Hello(slots=slots, capabilities=("default",), ttl_ms=ttl_ms)
         self.claims = Claims(Profile(hello, generation), SeededEntropy(1))
         self.generation = generation
@@ -46,8 +54,13 @@ class Core:
         self.ready: set[int] = set()
         self.sequence = 0
         self.epoch = 1
+        self.ordinal = 0
         self.orders = Orders(self)
         self.seen = Seen(self)
+        if registered:
+            self.collect()
+            self.orders.register()
+            self.actions.clear()
 
     # --- what happens ---------------------------------------------------------------------------
 
@@ -62,6 +75,8 @@ class Core:
         decided = self.claims.collect(self.now_ms)
         self.actions.extend(decided)
         for action in decided:
+            if isinstance(action, Tell) and isinstance(action.event, Hello):
+                self.ordinal = action.event.ordinal
             if isinstance(action, StartCommand):
                 self.ready.discard(action.slot)
             elif isinstance(action, StartCall) and self.prompt and action.slot not in self.ready:
@@ -138,7 +153,8 @@ class Orders:
         return self._core.feed(Ordered(Control(epoch=self._core.epoch if epoch is None else epoch, orders=orders)))
 
     def register(self) -> None:
-        self.order(Registered(generation=self._core.generation))
+        """Answer the newest hello."""
+        self.order(Registered(generation=self._core.generation, ordinal=self._core.ordinal))
 
     def grant(self, *tickets: Ticket) -> list[Action]:
         return self.order(*(Granted(task_id=t.task_id, fence=t.fence, nonce=self._core.seen.nonce(t)) for t in tickets))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Line = dict[str, Any]
 
-_ORDER: Final = ("submitted", "offered", "bound", "released", "expired", "lost", "failed_attempt", "directive")
+_ORDER: Final = ("submitted", "expired", "released", "lost", "failed_attempt", "directive", "offered", "bound")
 """Which of two lines of the same millisecond comes first; kinds that are not listed come last."""
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FILTERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "tasks": ("task_id", "state", "capability", "run"),
+        "tasks": ("task_id", "state", "capability", "run", "key"),
         "workers": ("worker_id", "state", "site"),
         "leases": ("task_id", "state", "worker_id"),
         "directives": ("directive_id", "task_id", "state"),
@@ -44,7 +44,8 @@ def answer(turn: Turn, query: Query) -> tuple[tuple[dict[str, Any], ...], tuple[
             f"{query.what} cannot be filtered by {', '.join(unknown)}", f"Use {', '.join(allowed) or 'none'}"
         )
     parameters = {name: wanted.get(name) for name in allowed} | {"limit": query.limit}
-    rows = [_readable(row) for row in turn.store.records(f"list_{query.what}", parameters)]
+    one_task = query.what == "tasks" and (wanted.get("task_id") or wanted.get("key"))
+    rows = [_readable(row) for row in turn.store.records("find_task" if one_task else f"list_{query.what}", parameters)]
     if query.what == "tasks":
         rows = [_task(turn, row) for row in rows]
     elif query.what == "workers":

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from tenure.coordinator import directives, leases
 from tenure.coordinator.fleet import Fleet, WorkerView
 from tenure.errors import UnknownWorker
 from tenure.protocol.control_messages import Drain, Registered, Stop, StopReason
 from tenure.protocol.states import LeaseState, WorkerState
 from tenure.protocol.timing import DEFAULT_LEASE_TTL_MS
-from tenure.protocol.worker_messages import Hello
+from tenure.protocol.worker_messages import Cause, Hello
 
 if TYPE_CHECKING:
     from tenure.coordinator.store.database import Database
@@ -46,7 +47,9 @@ def hello(turn: Turn, site: str, report: Report, event: Hello) -> None:
     else:
         _store(turn, worker, event)
     _enter(turn, worker, before)
-    turn.out.order(worker.worker_id, Registered(generation=worker.generation))
+    if event.predecessor_gone:
+        _end_predecessors(turn, worker, {(held.task_id, held.fence) for held in event.held})
+    turn.out.order(worker.worker_id, Registered(generation=worker.generation, ordinal=event.ordinal))
     if draining:
         turn.out.order(worker.worker_id, Drain())
     for held in event.held:
@@ -59,6 +62,16 @@ def hello(turn: Turn, site: str, report: Report, event: Hello) -> None:
         offers = ", ".join(sorted(worker.capabilities))
         text = f"Worker {worker.worker_id} of site {site} said hello (generation {worker.generation}), offers {offers}."
         turn.record("worker_hello", text, worker_id=worker.worker_id)
+
+
+def _end_predecessors(turn: Turn, worker: WorkerView, held: set[tuple[str, int]]) -> None:
+    """The leases that an earlier agent of this worker was bound to, and that are not in its spool, are lost."""
+    for lease in turn.leases.of_worker(worker.worker_id):
+        earlier = lease.state is LeaseState.ACTIVE and lease.generation < worker.generation
+        if earlier and (lease.task_id, lease.fence) not in held:
+            leases.end(turn, lease, LeaseState.RELEASED, Cause.AGENT_RESTARTED)
+            detail = f"the agent of {worker.worker_id} was restarted, and what it ran is gone"
+            directives.after_loss(turn, lease, directives.Loss(Cause.AGENT_RESTARTED, detail))
 
 
 def register_by_hand(turn: Turn, ask: RegisterWorker) -> None:

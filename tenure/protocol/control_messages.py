@@ -53,10 +53,11 @@ class StopReason(StrEnum):
 
 
 class Registered(Message):
-    """The hello was taken. The worker keeps what it holds unless a `Stop` in the same entry names it."""
+    """The hello of that `ordinal` was taken. The worker keeps what it holds unless a `Stop` in this entry names it."""
 
     kind: Literal["registered"] = "registered"
     generation: Count
+    ordinal: Count = 0
 
 
 class SayHello(Message):

@@ -111,9 +111,15 @@ class Held(Message):
 
 
 class Hello(Message):
-    """The worker (re)introduces itself: at start, after a restart, and whenever the coordinator does not know it."""
+    """The worker (re)introduces itself: at start, after a reconnect, and whenever the coordinator does not know it.
+
+    `ordinal` numbers the hellos of an agent, so that an answer to an earlier one is not taken for the answer to this.
+    """
 
     kind: Literal["hello"] = "hello"
+    ordinal: Count = 0
+    predecessor_gone: bool = False
+    """Whether all that an earlier generation had started is proved gone."""
     slots: Annotated[int, Field(ge=1, le=4096)]
     capabilities: Annotated[tuple[Name, ...], Field(min_length=1, max_length=64)]
     labels: Pairs = ()

@@ -64,7 +64,7 @@ class Claims:
         self._rounds = Rounds(self._ledger, self._floor, self._rights, self._stopper)
         self._intake = Intake(self._ledger, self._rights, self._stopper, entropy)
         self._answers = Answers(self._ledger, self._rights, self._intake, self._stopper)
-        parts = Parts(self._ledger, self._floor, self._stopper, self._intake, self._answers)
+        parts = Parts(self._ledger, self._floor, self._stopper, self._intake, self._answers, self._rights)
         self._membership = Membership(profile, parts)
 
     # --- what the agent asks --------------------------------------------------------------------
@@ -153,8 +153,7 @@ class Claims:
                 slot = self._floor.slots[happened.slot]
                 self._floor.handler_seen(slot, happened.handler, is_async=happened.is_async)
             case Reconnected():
-                if happened.fresh:
-                    self._membership.say_hello(now_ms)
+                self._membership.reconnected(now_ms)
                 self._answers.repeat(now_ms, at_once=True)
             case Restored():
                 for report in happened.reports:

@@ -13,16 +13,16 @@ import re
 import socket
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
 from tenure.errors import InvalidSettings, WorkerBusy
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tenure.clock import Clock, Entropy
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _RUNNERS_PATIENCE_MS: Final = 60_000
 _LOOK_AGAIN_MS: Final = 50
 
@@ -37,6 +37,9 @@ class Identity:
     folder: Path
     agent_lock: int
     runners_lock: int
+    predecessor_gone: bool = False
+    """Whether everything that the agent before this one had started is proved gone: the locks say so, but only for the
+    boot of the host that they were taken in."""
 
     def release(self) -> None:
         """Let another agent take over, as soon as all runners have ended."""
@@ -62,7 +65,8 @@ def assume(state_dir: Path, worker_id: str | None, clock: Clock, entropy: Entrop
             locks.callback(os.close, agent_lock)
             runners_lock = _wait_for_runners(folder / "runners.lock", name, clock)
             locks.callback(os.close, runners_lock)
-            identity = Identity(name, _next_generation(folder), folder, agent_lock, runners_lock)
+            same_boot = _same_boot(folder / "boot")
+            identity = Identity(name, _next_generation(folder), folder, agent_lock, runners_lock, same_boot)
             locks.pop_all()
     except OSError as error:
         raise InvalidSettings(f"the worker's folder {state_dir} cannot be used: {error.strerror}") from error
@@ -105,6 +109,14 @@ def _wait_for_runners(path: Path, name: str, clock: Clock) -> int:
                     "Look for processes of `tenure.workers.runner` and what they run",
                 ) from None
             clock.sleep_ms(_LOOK_AGAIN_MS)
+
+
+def _same_boot(path: Path) -> bool:
+    """Whether the folder was last used in this boot of this host; a copied or shared folder was not."""
+    boot = _BOOT_ID.read_text(encoding="ascii").strip()
+    before = path.read_text(encoding="ascii").strip() if path.exists() else ""
+    path.write_text(f"{boot}\n", encoding="ascii")
+    return before == boot
 
 
 def _next_generation(folder: Path) -> int:

@@ -123,9 +123,7 @@ class BeatTaken:
 @final
 @dataclass(frozen=True, slots=True)
 class Reconnected:
-    """Reports can be sent again after some may have been lost; `fresh` says that the broker's data is new."""
-
-    fresh: bool = False
+    """The broker can be reached again after messages may have been lost, or its data is new."""
 
 
 @final

@@ -37,6 +37,12 @@ class Intake:
         self._entropy = entropy
         self._stopped_early: dict[tuple[str, int], None] = {}
         self.closed = False
+        self.trusted = False
+        """Whether the coordinator has answered a hello since the last reconnect.
+
+        Only then may a task start on its claim: a broker that has lost its newest writes may hand out again what
+        somebody runs.
+        """
 
     def take(self, taken: Taken, now_ms: int) -> None:
         """Take these handouts; repeated ones and those that a newer one replaces are ignored."""
@@ -84,7 +90,7 @@ class Intake:
         elif taken.inherited:
             # The previous agent may have started it before it died; its processes are gone, or this one would not run.
             release(self._ledger, hold, Cause.AGENT_RESTARTED, now_ms, started=True)
-        elif taken.again or now_ms - taken.issued_ms >= ticket.ttl_ms // 2:
+        elif taken.again or not self.trusted or now_ms - taken.issued_ms >= ticket.ttl_ms // 2:
             self._ask_first(hold, now_ms)
         else:
             self._ledger.make_ready(hold)

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from tenure.workers.floor import Floor
     from tenure.workers.intake import Intake
     from tenure.workers.ledger import Ledger
+    from tenure.workers.rights import Rights
     from tenure.workers.stopping import Stopper
 
 _HELLO_PATIENCE_MS: Final = 1_000
-_MOST_DOUBLINGS: Final = 3
+_MOST_DOUBLINGS: Final = 6
 _VERDICT_PATIENCE_MS: Final = 5_000
 
 
@@ -47,6 +48,7 @@ class Parts:
     stopper: Stopper
     intake: Intake
     answers: Answers
+    rights: Rights
 
 
 @final
@@ -57,6 +59,8 @@ class Membership:
         self._profile = profile
         self._parts = parts
         self._registered = False
+        self._registered_ms = NEVER
+        self._ordinal = 0
         self._hello_due_ms = 0
         self._hellos = 0
         self._leave_by_ms = NEVER
@@ -64,20 +68,27 @@ class Membership:
 
     def say_hello(self, now_ms: int) -> None:
         """Introduce the worker with everything that it holds."""
-        self._registered = False
+        self._registered = self._parts.intake.trusted = False
+        self._ordinal += 1
         self._hello_due_ms = now_ms + (_HELLO_PATIENCE_MS << min(self._hellos, _MOST_DOUBLINGS))
         self._hellos += 1
         held = tuple(hold.held() for hold in self._parts.ledger.holds())
-        self._parts.ledger.act(Tell(self._profile.hello.model_copy(update={"held": held})))
+        self._parts.ledger.act(Tell(self._profile.hello.model_copy(update={"held": held, "ordinal": self._ordinal})))
 
     def registered(self, order: Registered, now_ms: int) -> None:
         """The hello was taken; or a newer agent of this id has said hello, and this one must end at once."""
-        if order.generation == self._profile.generation:
-            self._registered = True
+        if order.generation == self._profile.generation and order.ordinal == self._ordinal:
+            self._registered = self._parts.intake.trusted = True
+            self._registered_ms = now_ms
             self._hellos = 0
             self._parts.answers.repeat(now_ms, at_once=True)
         elif order.generation > self._profile.generation:
             self.drain(now_ms, at_once=True)
+
+    def reconnected(self, now_ms: int) -> None:
+        """Something may have been lost: say hello again, and start nothing without a grant until it is answered."""
+        if self._registered:
+            self.say_hello(now_ms)
 
     def ordered_to_drain(self, now_ms: int) -> None:
         """The coordinator wants the worker to leave.
@@ -111,10 +122,15 @@ class Membership:
 
     def round(self, now_ms: int) -> None:
         """Repeat a hello that stays unanswered; leave when nothing is left to do."""
-        if not self._registered and not self._left and now_ms >= self._hello_due_ms:
+        if not self._left and (self._forgotten(now_ms) or (not self._registered and now_ms >= self._hello_due_ms)):
             self.say_hello(now_ms)
         if self._parts.intake.closed and not self._left:
             self._leave_when_done(now_ms)
+
+    def _forgotten(self, now_ms: int) -> bool:
+        """Whether the coordinator has not echoed for so long that it may not know this worker any more."""
+        heard_ms = max(self._registered_ms, self._parts.rights.echoed_ms)
+        return self._registered and now_ms - heard_ms > 2 * self._profile.hello.ttl_ms
 
     def _leave_when_done(self, now_ms: int) -> None:
         ledger = self._parts.ledger

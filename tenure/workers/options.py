@@ -60,7 +60,7 @@ class WorkerOptions:
     labels: tuple[tuple[str, str], ...] = ()
     resources: tuple[tuple[str, int], ...] = ()
     ttl_ms: int = DEFAULT_LEASE_TTL_MS
-    site: str = "local"
+    site: str = "default"
     environment: tuple[tuple[str, str], ...] = ()
     import_path: tuple[str, ...] = ()
     max_value_bytes: int = MAX_VALUE_BYTES

@@ -71,5 +71,5 @@ class Pulse:
             return
         if self._marker:
             self._start_over()
-            self._desk.post(Reconnected(fresh=True))
+            self._desk.post(Reconnected())
         self._marker = marker

@@ -52,6 +52,11 @@ class Rights:
         if echoed in self._sent and echoed > self._echoed[0]:
             self._echoed = (echoed, self._sent[echoed])
 
+    @property
+    def echoed_ms(self) -> int:
+        """When the newest heartbeat that the coordinator has echoed was sent; 0 before the first."""
+        return self._echoed[1]
+
     def deadline_ms(self, hold: Hold) -> int:
         """The elapsed time at which the hold's process tree must have been told to end."""
         sequence, sent_ms = self._echoed if hold.exclusive else self._taken

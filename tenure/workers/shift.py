@@ -75,7 +75,8 @@ class Shift:
         self._identity = identity
         self._options = options
         self._crew = Crew(Launch(options, identity.folder, identity.runners_lock))
-        self._desk = Desk(Claims(Profile(_hello(options), identity.generation), entropy), clock, self._crew.wake)
+        hello = _hello(options, predecessor_gone=identity.predecessor_gone)
+        self._desk = Desk(Claims(Profile(hello, identity.generation), entropy), clock, self._crew.wake)
         self._spool = Spool(identity.folder / "spool.jsonl")
         self._outbox = Outbox()
         self._listener = Listener(self._desk)
@@ -170,7 +171,7 @@ class Shift:
         self._spool.close()
 
 
-def _hello(options: WorkerOptions) -> Hello:
+def _hello(options: WorkerOptions, *, predecessor_gone: bool) -> Hello:
     return Hello(
         slots=options.slots,
         capabilities=options.capabilities,
@@ -180,4 +181,5 @@ def _hello(options: WorkerOptions) -> Hello:
         host=socket.gethostname(),
         pid=os.getpid(),
         version=VERSION,
+        predecessor_gone=predecessor_gone,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from tenure.workers.inputs import Taken
+from tenure.workers.inputs import Reconnected, Taken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,6 +40,9 @@ class Taker:
     def opened(self, *, again: bool) -> None:
         """See `lines.Duty.opened`."""
         self._must_retake = self._must_retake or again
+        if again:
+            # Before anything is read: nothing starts on its claim until the coordinator has looked the broker over.
+            self._desk.post(Reconnected())
 
     def turn(self, broker: WorkerBroker) -> None:
         """See `lines.Duty.turn`."""

@@ -84,7 +84,7 @@ def test_closing_from_another_thread_ends_a_blocked_reader(
 def test_a_reader_never_goes_on_reading_from_the_connection_that_took_its_sockets_number(
     server_bench: ServerBench, coordinator: RedisCoordinator
 ) -> None:
-    """Had `close` closed the socket under the reader, the next connection would get its number, and the reader with it."""
+    """Were the socket closed under the reader, the next connection would get its number, and its replies the reader."""
     for _ in range(30):
         read, close = awaiting_answers(server_bench)
         blocked = in_thread(read)

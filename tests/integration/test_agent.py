@@ -341,6 +341,8 @@ def test_calls_behind_a_long_one_go_to_another_slot(start: StartBench) -> None:
 
 def test_draining_finishes_what_runs_and_says_goodbye(start: StartBench) -> None:
     bench = start(slots=2)
+    (first,) = bench.publish(call("add", 1, 1))
+    bench.result(first)
     bench.grants = False
     running, waiting = bench.publish(call("sleep", 0.5, start="claimed"), call("add", 1, 1))
     bench.until(lambda: bench.of(Claimed, waiting), "both are held")

@@ -19,8 +19,8 @@ from hypothesis.stateful import (
 
 from tenure.protocol.assignment import Ticket
 from tenure.protocol.envelope import Envelope
-from tenure.protocol.worker_messages import Outcome
-from tenure.workers.actions import Action, AllowUntil, CancelCall, EndTree, Recall, StartCall, StartCommand
+from tenure.protocol.worker_messages import Hello, Outcome
+from tenure.workers.actions import Action, AllowUntil, EndTree, Recall, StartCall, StartCommand, Tell
 from tenure.workers.inputs import BeatTaken, CallEnded, ChildReady, DrainAsked, HandlerSeen, Reconnected, TreeEnded
 from tenure.workers.inputs import Recalled as RecalledInput
 from tests.fixtures_worker_core import Core, granted, program, quick
@@ -37,6 +37,7 @@ class Lease:
     envelope: Envelope
     after_beat: int
     base_ms: int
+    must_ask: bool = True
     granted: bool = False
     begun: int = 0
     answered: bool = False
@@ -68,6 +69,7 @@ class WorkerMachine(RuleBasedStateMachine):
         self.sent: dict[int, int] = {}
         self.taken_beat = self.echoed_beat = 0
         self.drained = 0
+        self.trusted = True
         self.follow(self.core.collect())
 
     # --- what the processes do ------------------------------------------------------------------
@@ -88,8 +90,8 @@ class WorkerMachine(RuleBasedStateMachine):
                     process.ending = True
                     if not process.alive:
                         self.end_tree(slot, by_deadline=False)
-                case CancelCall():
-                    pass
+                case Tell(Hello()):
+                    self.trusted = False
                 case _:
                     pass
 
@@ -111,7 +113,7 @@ class WorkerMachine(RuleBasedStateMachine):
         lease = self.leases[self.calls[call]]
         assert lease.begun == 0, "started twice"
         assert not lease.answered, "started after its verdict"
-        if lease.ticket.start == "granted":
+        if lease.must_ask:
             assert lease.granted, "started without a grant"
         lease.begun += 1
         process.begun.append(call)
@@ -146,9 +148,9 @@ class WorkerMachine(RuleBasedStateMachine):
         after_beat = max(self.sent, default=0)
         for ticket, envelope in zip(tickets, envelopes, strict=True):
             # A hold that starts at once counts from its read; one that has to ask, from its claim, which is now.
-            at_once = envelope.start == "claimed" and not flags and age_ms < ttl_ms // 2
+            at_once = envelope.start == "claimed" and self.trusted and not flags and age_ms < ttl_ms // 2
             base_ms = self.core.now_ms - (age_ms if at_once else 0)
-            self.leases[ticket.fence] = Lease(ticket, envelope, after_beat, base_ms)
+            self.leases[ticket.fence] = Lease(ticket, envelope, after_beat, base_ms, must_ask=not at_once)
         before = len(self.core.actions)
         self.core.hand_out(tickets, envelopes, age_ms=age_ms, **flags)
         self.follow(self.core.actions[before:])
@@ -267,9 +269,15 @@ class WorkerMachine(RuleBasedStateMachine):
             self.follow(self.core.collect())
 
     @precondition(lambda self: any(not lease.answered for lease in self.leases.values()))
-    @rule(fresh=st.booleans())
-    def _reconnect(self, *, fresh: bool) -> None:
-        self.feed(Reconnected(fresh=fresh))
+    @rule()
+    def _reconnect(self) -> None:
+        self.feed(Reconnected())
+
+    @precondition(lambda self: not self.trusted)
+    @rule()
+    def _answer_hello(self) -> None:
+        self.trusted = True
+        self.core.orders.register()
 
     @precondition(lambda self: self.drained < 2 and len(self.leases) > 40)
     @rule()

@@ -144,7 +144,7 @@ class PulseLine(Line):
             return
         if self._marker:
             self._start_over()
-            self.agent.post(Reconnected(fresh=True))
+            self.agent.post(Reconnected())
         self._marker = marker
 
 

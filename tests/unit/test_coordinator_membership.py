@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from tenure.protocol.client_messages import DrainWorker
 from tenure.protocol.control_messages import Drain, Registered
 from tenure.protocol.message import MAX_INT
-from tenure.protocol.worker_messages import Failure, FailureKind, Leaving, Outcome
-from tests.scripted_fleet import ScriptedFleet
+from tenure.protocol.worker_messages import Failure, FailureKind, Held, Leaving, Outcome
+from tests.scripted_fleet import ScriptedFleet, envelope
 
 HOUR_MS = 3_600_000
 
@@ -79,3 +79,41 @@ def test_an_outcome_is_a_value_or_a_failure(fields: dict[str, object]) -> None:
 def test_a_generation_that_no_database_can_hold_is_malformed(fleet: ScriptedFleet) -> None:
     with pytest.raises(ValidationError, match="less than or equal"):
         fleet.worker(generation=MAX_INT + 1)
+
+
+def test_a_restarted_agent_that_proves_its_predecessor_gone_is_not_waited_for(fleet: ScriptedFleet) -> None:
+    old = fleet.worker()
+    task = fleet.submit()
+    old.claim()
+    fleet.worker(generation=2, predecessor_gone=True)
+
+    assert fleet.records.state(task) == "LOST"
+    assert fleet.records.leases(task) == ["RELEASED"]
+
+
+def test_without_that_proof_the_lease_runs_out_by_itself(fleet: ScriptedFleet) -> None:
+    old = fleet.worker()
+    task = fleet.submit()
+    old.claim()
+    fleet.worker(generation=2)
+
+    assert fleet.records.leases(task) == ["ACTIVE"]
+
+
+def test_what_is_in_the_restarted_agents_spool_is_still_accepted(fleet: ScriptedFleet) -> None:
+    old = fleet.worker()
+    task = fleet.submit()
+    hand = old.claim()
+    spooled = (Held(task_id=hand.ticket.task_id, fence=hand.ticket.fence, state="finished"),)
+    new = fleet.worker(generation=2, predecessor_gone=True, held=spooled)
+    new.report(old.finished(hand, "42"))
+
+    assert fleet.records.state(task) == "SUCCEEDED"
+
+
+def test_a_task_is_found_by_its_key(fleet: ScriptedFleet) -> None:
+    client = fleet.connect("c9")
+    task = client.submit(envelope(), key="mine")
+    client.submit(envelope(), key="yours")
+
+    assert [row["task_id"] for row in client.query("tasks", key="mine")] == [task]

@@ -4,7 +4,7 @@ import pytest
 
 from tenure.broker.base import EntryId, Handout
 from tenure.protocol.assignment import Assignment
-from tenure.protocol.control_messages import Judged, Verdict
+from tenure.protocol.control_messages import Judged, Registered, Verdict
 from tenure.protocol.envelope import encode
 from tenure.protocol.worker_messages import (
     Binding,
@@ -214,21 +214,20 @@ def test_unanswered_results_are_repeated_and_kept_only_once() -> None:
     assert [tell.keep for tell in tells] == [True] + [False] * (len(tells) - 1)
 
 
-@pytest.mark.parametrize("fresh", [False, True])
-def test_after_a_reconnect_everything_unanswered_is_told_at_once(*, fresh: bool) -> None:
+def test_after_a_reconnect_everything_unanswered_is_told_at_once() -> None:
     core = Core(slots=2)
     done, asked = core.take(quick(), granted())
     core.end(done)
     core.orders.register()
     core.actions.clear()
-    core.feed(Reconnected(fresh=fresh))
+    core.feed(Reconnected())
     assert [event.binding.fence for event in core.seen.told(Finished)] == [done.fence]
     assert [event.binding.fence for event in core.seen.told(Claimed)] == [asked.fence]
-    assert bool(core.seen.told(Hello)) is fresh
+    assert len(core.seen.told(Hello)) == 1
 
 
 def test_the_hello_lists_what_is_held_and_is_repeated_until_it_is_taken() -> None:
-    core = Core()
+    core = Core(registered=False)
     core.collect()
     (ticket,) = core.take(quick())
     core.pass_ms(10_000)
@@ -239,6 +238,43 @@ def test_the_hello_lists_what_is_held_and_is_repeated_until_it_is_taken() -> Non
     core.actions.clear()
     core.pass_ms(30_000)
     assert core.seen.told(Hello) == []
+
+
+def test_a_task_starts_on_its_claim_only_while_the_coordinator_knows_the_worker() -> None:
+    """A broker that lost its newest writes may hand out again what somebody runs.
+
+    The answer to a hello proves that the coordinator has looked the broker over.
+    """
+    core = Core(slots=3)
+    core.feed(Reconnected())
+    (asks,) = core.take(quick())
+    assert core.seen.started() == []
+    core.orders.register()
+    (starts,) = core.take(quick())
+    assert core.seen.started() == [starts.fence]
+    core.end(starts)
+    core.orders.grant(asks)
+    assert core.seen.started() == [starts.fence, asks.fence]
+
+
+def test_an_answer_to_an_earlier_hello_is_not_the_answer_to_this_one() -> None:
+    core = Core()
+    core.feed(Reconnected())
+    core.orders.order(Registered(generation=1, ordinal=core.ordinal - 1))
+    core.take(quick())
+    assert core.seen.started() == []
+
+
+def test_a_worker_that_is_not_echoed_for_long_says_hello_again() -> None:
+    core = Core(ttl_ms=3_000)
+    for _ in range(10):
+        core.pass_ms(1_000)
+        core.beat()
+    assert core.seen.told(Hello) == []
+    for _ in range(7):
+        core.pass_ms(1_000)
+        core.beat(echoed=False)
+    assert len(core.seen.told(Hello)) == 1
 
 
 def test_orders_of_a_replaced_coordinator_are_ignored() -> None:

@@ -332,7 +332,8 @@ def test_handouts_that_arrive_while_draining_are_given_back() -> None:
 
 
 def test_an_order_to_drain_counts_only_after_the_answer_to_this_agents_hello() -> None:
-    core = Core(generation=2)
+    core = Core(generation=2, registered=False)
+    core.collect()
     core.orders.order(Registered(generation=1), Drain())
     assert core.seen.told(Leaving) == []
     core.orders.register()

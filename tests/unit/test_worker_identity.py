@@ -59,3 +59,16 @@ def test_a_folder_that_cannot_be_used_is_an_error_of_the_settings(tmp_path: Path
     (tmp_path / "file").touch()
     with pytest.raises(InvalidSettings, match="cannot be used"):
         identity(tmp_path / "file", "w")
+
+
+def test_only_an_agent_of_the_same_boot_knows_its_predecessor_gone(tmp_path: Path) -> None:
+    """Locks prove nothing about a folder that came from another host or from before a restart of this one."""
+    first = identity(tmp_path, "w1")
+    first.release()
+    second = identity(tmp_path, "w1")
+    second.release()
+    (tmp_path / "workers" / "w1" / "boot").write_text("another boot\n")
+    third = identity(tmp_path, "w1")
+    third.release()
+
+    assert [first.predecessor_gone, second.predecessor_gone, third.predecessor_gone] == [False, True, False]
