@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 NAMESPACE: Final = "demo"
 CAPABILITY: Final = "lorenz"
-LEASE_TTL: Final = "3s"
+LEASE_TTL: Final = "4s"
 FIRST: Final = "worker-a"
 SECOND: Final = "worker-b"
 _TASKS: Final = "tenure.cli.demo_tasks"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tenure.cli.demo_stage import Stage
     from tenure.cli.records import What
 
-_WORK_S: Final = 1.2
+_WORK_S: Final = 0.8
 _FEWEST_STEPS: Final = 20_000
 
 

@@ -88,7 +88,7 @@ def _show(stage: Stage, swept: Swept) -> None:
     if output.as_json:
         return
     rows = [
-        {"rho": rho, "exponent": value, "behaviour": "chaotic" if value > _CHAOTIC else "settles down"}
+        {"rho": rho, "exponent": value, "behaviour": _behaviour(value)}
         for rho, value in sorted(swept.exponents.items())
     ]
     output.table(_COLUMNS, rows, empty="")
@@ -96,3 +96,10 @@ def _show(stage: Stage, swept: Swept) -> None:
     stage.say(f"At rho = 28 the largest Lyapunov exponent is {found:.2f}; published is {_PUBLISHED}.")
     accepted = len([row for row in stage.rows("tasks", run="sweep") if row["state"] == "SUCCEEDED"])
     stage.say(f"On record: {accepted} accepted results for {len(rows)} tasks, in {swept.took_ms / 1000:.1f} s.")
+
+
+def _behaviour(exponent: float) -> str:
+    """Neighbouring orbits part, keep their distance, or meet."""
+    if exponent > _CHAOTIC:
+        return "chaotic"
+    return "periodic" if exponent > -_CHAOTIC else "comes to rest"
