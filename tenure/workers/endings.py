@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _FAILURE: Final = TypeAdapter(Failure)
 _MAX_MESSAGE: Final = 2_000
+_OUT_OF_MEMORY: Final = ": the kernel had to end a process of this control group, which was out of memory"
 _MAX_TRACE: Final = 8_000
 _TRANSIENT: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EIO})
 
@@ -58,7 +59,7 @@ def tree_ended(
         outcome=outcome,
         duration_ms=report["duration"],
         by_deadline=report["reason"] == "deadline",
-        detail=_how(report["code"], error),
+        detail=_how(report, error),
     )
 
 
@@ -90,7 +91,7 @@ def _command_outcome(report: dict[str, Any], limit_bytes: int) -> Outcome:
         return Outcome(value=value)
     kind = FailureKind.EXIT_CODE if code > 0 else FailureKind.SIGNAL
     trace = report["stderr"][-_MAX_TRACE:]
-    return Outcome(failure=Failure(kind=kind, message=_how(code, None), trace=trace, exit_code=code))
+    return Outcome(failure=Failure(kind=kind, message=_how(report, None), trace=trace, exit_code=code))
 
 
 def _not_found(command: StartCommand, error: int) -> Outcome:
@@ -98,7 +99,8 @@ def _not_found(command: StartCommand, error: int) -> Outcome:
     return Outcome(failure=Failure(kind=FailureKind.COMMAND_NOT_FOUND, message=message))
 
 
-def _how(code: int | None, error: int | None) -> str:
+def _how(report: dict[str, Any], error: int | None) -> str:
+    code: int | None = report["code"]
     if error is not None:
         return f"could not be started: {os.strerror(error)}"
     if code is None:
@@ -106,6 +108,8 @@ def _how(code: int | None, error: int | None) -> str:
     if code >= 0:
         return f"the process ended with exit code {code}"
     try:
-        return f"the process was ended by {signal.Signals(-code).name}"
+        name = signal.Signals(-code).name
     except ValueError:
-        return f"the process was ended by signal {-code}"
+        name = f"signal {-code}"
+    why = _OUT_OF_MEMORY if code == -signal.SIGKILL and report.get("out_of_memory") else ""
+    return f"the process was ended by {name}{why}"

@@ -10,7 +10,7 @@ Agent to runner, `op` is:
 
 Runner to agent, one per tree, when it is proved gone: `run`, `reason` (`exit`, `stop`, `deadline`, `agent`), `code`
 (exit code, negative for a signal), `duration`, `error` (errno when it could not be started), `stdout`, `over`,
-`stderr`.
+`stderr`, and `out_of_memory` (whether the kernel ended a process of the control group lately).
 """
 
 from __future__ import annotations

@@ -10,12 +10,14 @@ import errno
 import os
 import signal
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NoReturn, final
+from typing import TYPE_CHECKING, Final, NoReturn, final
 
 from tenure.workers.linux import die_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+_EXPENDABLE: Final = 500
 
 
 @final
@@ -49,6 +51,16 @@ def spawn(program: Program) -> int:
     return pid
 
 
+def _be_expendable() -> None:
+    """When memory runs out, the kernel shall end tasks and not the processes that look after them."""
+    try:
+        with open("/proc/self/oom_score_adj", "r+", encoding="ascii") as file:  # noqa: PTH123 - pathlib is slow to import
+            if int(file.read()) < _EXPENDABLE:
+                file.write(f"{_EXPENDABLE}\n")
+    except (OSError, ValueError):
+        return
+
+
 def _become(program: Program, writable: int, parent: int) -> NoReturn:
     try:
         os.setsid()
@@ -62,6 +74,7 @@ def _become(program: Program, writable: int, parent: int) -> NoReturn:
         os.dup2(program.stderr, 2)
         for descriptor in program.keep:
             os.set_inheritable(descriptor, True)  # noqa: FBT003 - the standard library takes it by position only
+        _be_expendable()
         os.chdir(program.cwd)
         os.execvpe(program.argv[0], list(program.argv), dict(program.env))  # noqa: S606 - no shell is the point
     except (OSError, ValueError) as error:

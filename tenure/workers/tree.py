@@ -7,6 +7,7 @@ import os
 import signal
 from typing import TYPE_CHECKING, Final, final
 
+from tenure.workers.control_group import memory_kills
 from tenure.workers.outputs import Capture
 from tenure.workers.spawning import Program, spawn
 from tenure.workers.trees import descendants, kill_descendants, reap, signal_all
@@ -39,6 +40,7 @@ class Tree:
         self._status: int | None = None
         self._stdout: Capture | None = None
         self._stderr: Capture | None = None
+        self._memory_kills = (memory_kills(), memory_kills())
 
     def start(self, handed: Sequence[int]) -> int | None:
         """Start it with these descriptors; the errno when that is not possible."""
@@ -85,6 +87,8 @@ class Tree:
 
     def allow_until(self, until_ms: int | None, grace_ms: int) -> None:
         """Move the deadline."""
+        # A child is reused for days: what was counted two renewals ago is not why it ends now.
+        self._memory_kills = (self._memory_kills[1], memory_kills())
         self._until_ms, self._grace_ms = until_ms, grace_ms
 
     def end(self, reason: str, now_ms: int, grace_ms: int) -> None:
@@ -134,6 +138,7 @@ class Tree:
             "reason": self.reason or "exit",
             "code": None if self._status is None else os.waitstatus_to_exitcode(self._status),
             "duration": now_ms - self._began_ms,
+            "out_of_memory": memory_kills() != self._memory_kills[0],
         }
 
     def clean_up(self) -> None:
