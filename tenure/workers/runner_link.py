@@ -6,6 +6,7 @@ Nothing here blocks and nothing decides: orders go out, and what comes back is t
 from __future__ import annotations
 
 import logging
+import signal
 import socket
 import subprocess
 from typing import TYPE_CHECKING, Any, Final, final
@@ -93,6 +94,9 @@ class RunnerLink:
         if not self._is_active:
             return [TreeEnded(self._slot, gone=True)]
         self._send({"op": "stop", "run": self._run, "grace": grace_ms})
+        if self._process is not None:
+            # A runner that somebody has stopped could not obey, and the lease would run out over what it holds.
+            self._process.send_signal(signal.SIGCONT)
         return []
 
     def close(self) -> None:
