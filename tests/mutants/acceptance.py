@@ -21,9 +21,7 @@ COMPARISONS: Final = (
         "result_of_any_fence",
         "a result is accepted only under the fence of the live lease",
         (
-            Edit(
-                _LEASE_SQL, "task_id = ?2 AND fence = ?3 AND", "task_id = ?2 AND"
-            ),
+            Edit(_LEASE_SQL, "task_id = ?2 AND fence = ?3 AND", "task_id = ?2 AND"),
             Edit(_ACCEPTANCE, "lease is None or lease.fence != binding.fence or not", "lease is None or not"),
         ),
     ),

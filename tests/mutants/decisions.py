@@ -47,8 +47,15 @@ EXPIRY: Final = (
         "old_beat_renews",
         "a heartbeat that was seen before renews nothing",
         _HEARTBEATS,
-        "beat.generation == worker.generation and beat.sequence > worker.beat",
-        "beat.generation == worker.generation and beat.sequence >= worker.beat",
+        "if beat.generation != worker.generation or beat.sequence > worker.beat:",
+        "if beat.generation != worker.generation or beat.sequence >= worker.beat:",
+    ),
+    mutant(
+        "old_agent_beats_on",
+        "a heartbeat of an older agent renews nothing",
+        _HEARTBEATS,
+        "    if beat.generation < worker.generation:\n",
+        "    if beat.generation < 0:\n",
     ),
     mutant(
         "anyone_renews",
@@ -92,8 +99,8 @@ DIRECTIVES: Final = (
         "nobody_approved",
         "a further attempt needs a directive that somebody has approved",
         _DIRECTIVES,
-        "        _approve(turn, directive_id, POLICY, f\"lost attempt",
-        "        str((turn, directive_id, POLICY, f\"lost attempt",
+        '        _approve(turn, directive_id, POLICY, f"lost attempt',
+        '        str((turn, directive_id, POLICY, f"lost attempt',
     ),
     mutant(
         "loss_counts_as_failure",
@@ -175,9 +182,9 @@ WIRE: Final = (
         "settled_before_commit",
         "what was received is acknowledged only after the commit",
         _COORDINATOR,
-        "        try:\n            with self._store.transaction():\n                for delivery in received:\n                    self._take",
-        "        self._wire.settle(received)\n        try:\n            with self._store.transaction():\n"
-        "                for delivery in received:\n                    self._take",
+        "            with self._store.transaction():\n                for delivery in received:\n",
+        "            self._wire.settle(received)\n"
+        "            with self._store.transaction():\n                for delivery in received:\n",
     ),
     Mutant(
         "said_before_commit",
@@ -191,8 +198,8 @@ WIRE: Final = (
             ),
             Edit(
                 _COORDINATOR,
-                "            self._one_by_one(received)\n            return\n        self._talk(turn, received, news or [])\n",
-                "            self._one_by_one(received)\n            return\n",
+                "            return\n        self._talk(turn, received, news or [])\n",
+                "            return\n",
             ),
         ),
     ),

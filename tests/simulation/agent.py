@@ -57,17 +57,25 @@ class Seat:
     capabilities: tuple[str, ...]
     labels: tuple[tuple[str, str], ...]
     generation: int = 0
+    starts: int = 0
     agent: Agent | None = None
     restarting: bool = False
     retired: bool = False
 
     def hello(self) -> Hello:
         """What the worker says about itself."""
-        return Hello(slots=self.slots, capabilities=self.capabilities, labels=self.labels, ttl_ms=self.ttl_ms)
+        return Hello(
+            slots=self.slots,
+            capabilities=self.capabilities,
+            labels=self.labels,
+            ttl_ms=self.ttl_ms,
+            predecessor_gone=self.starts > 1,
+        )
 
     def start(self) -> Agent:
         """A new agent; the one before must be gone."""
         self.generation += 1
+        self.starts += 1
         self.agent = Agent(self, self.generation)
         self.agent.start()
         return self.agent
@@ -160,9 +168,9 @@ class Agent(Process):
 
     def worthwhile(self) -> int:
         """How many assignments may be taken, when it is worth a round trip; see `Desk.wait_for_room`."""
-        now_ms = self.elapsed_ms()
-        room = self.claims.room(now_ms)
-        return room if room * 4 >= self.claims.window(now_ms) else 0
+        window = self.claims.window(self.elapsed_ms())
+        room = max(window - self.claims._ledger.unfinished, 0)
+        return room if room * 4 >= window else 0
 
     def outbox_size(self) -> int:
         """How many reports wait to be sent."""

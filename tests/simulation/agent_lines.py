@@ -239,6 +239,8 @@ class TakerLine(Line):
 
     def opened(self, *, again: bool) -> None:
         self._must_retake = self._must_retake or again
+        if again:
+            self.agent.post(Reconnected())
 
     def poke(self) -> None:
         """There may be room now."""

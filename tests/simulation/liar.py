@@ -1,7 +1,8 @@
 """A worker that lies, in a site of its own. It reads what it may read, and says whatever it likes.
 
-It knows task ids, fences, digests and other workers' names, for it reads assignments and guesses well. It does not
-know nonces, which only the executor and the coordinator ever see, and it cannot write to another site's inbox.
+It knows task ids, fences, digests and other workers' names, for it reads assignments and guesses well. Now and then it
+even knows the nonce of another executor, which only that one and the coordinator should ever see. What it cannot do is
+write to another site's inbox.
 """
 
 from __future__ import annotations
@@ -121,9 +122,17 @@ class Liar(Process):
             case _:
                 return Leaving(gone=self.dice.chance(500))
 
+    def _with_true_nonce(self, binding: Binding) -> Binding:
+        for task, fence, _, _, _, nonce, *_ in self.world.records.bindings():
+            if nonce and (task, fence) == (binding.task_id, binding.fence):
+                return binding.model_copy(update={"nonce": nonce})
+        return binding
+
     def _binding(self) -> Binding:
         """A binding that is true but for the nonce, or wrong in one more way."""
         true = self.dice.pick(sorted(self._known.values(), key=lambda one: (one.fence, one.task_id))[-5:])
+        if self.dice.chance(500):
+            true = self._with_true_nonce(true)
         match self.dice.below(8):
             case 0:
                 return true.model_copy(update={"fence": max(1, true.fence - self.dice.between(1, 3))})

@@ -1,0 +1,169 @@
+"""The simulation itself: histories repeat, every fault strikes, and the checker sees what it is there to see.
+
+`make simulate` searches; here it is made sure that a search means something.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import pytest
+
+from tests.simulation.campaign import Folders, Tally, quiet_logs, run_seed
+from tests.simulation.checker import check
+from tests.simulation.history import (
+    Answered,
+    Closed,
+    DirectiveRow,
+    Ended,
+    Fact,
+    LeaseRow,
+    Outcome,
+    Quiet,
+    ResultRow,
+    Started,
+    TaskRow,
+    render,
+)
+from tests.simulation.profile import KINDS
+from tests.simulation.world import Plan
+
+F = TypeVar("F", bound=Fact)
+
+CALM = Plan(6, frozenset(KINDS))
+"""A history without faults."""
+
+
+@pytest.fixture(scope="module")
+def folders() -> Iterator[Folders]:
+    quiet_logs()
+    folders = Folders()
+    yield folders
+    folders.close()
+
+
+@pytest.fixture(scope="module")
+def calm(folders: Folders) -> list[Fact]:
+    facts, problems = run_seed(CALM, folders)
+    assert problems == []
+    return facts
+
+
+def first(facts: Sequence[Fact], kind: type[F]) -> F:
+    return next(fact for fact in facts if isinstance(fact, kind))
+
+
+def after(facts: list[Fact], fact: Fact, *more: Fact) -> list[Fact]:
+    """The history with more facts right behind one of it."""
+    place = facts.index(fact) + 1
+    return [*facts[:place], *more, *facts[place:]]
+
+
+def test_a_seed_is_one_history(folders: Folders) -> None:
+    one, _ = run_seed(Plan(21), folders)
+    other, _ = run_seed(Plan(21), folders)
+    assert [render(fact) for fact in one] == [render(fact) for fact in other]
+
+
+def test_every_fault_strikes_and_no_invariant_breaks(folders: Folders) -> None:
+    tally, broken = Tally(), Counter[str]()
+    for seed in range(150):
+        facts, problems = run_seed(Plan(seed), folders)
+        tally.note(facts)
+        broken.update(problems)
+    assert not broken
+    assert [kind for kind in KINDS if not tally.seen[f"fault     {kind}"]] == []
+
+
+def test_without_faults_every_task_that_runs_well_succeeds_in_one_attempt(calm: list[Fact]) -> None:
+    failed = {fact.run for fact in calm if isinstance(fact, Ended) and fact.how != "value"}
+    attempts = {fact.attempt for fact in calm if isinstance(fact, Started)}
+    assert attempts == {1} or failed
+    assert isinstance(calm[-1], Closed)
+    assert calm[-1].settled
+
+
+# --- what the checker sees -----------------------------------------------------------------------
+
+
+def problems_with(facts: list[Fact], fact: Fact, *more: Fact) -> str:
+    found = check(after(facts, fact, *more))
+    assert found, "the checker saw nothing"
+    return found[0]
+
+
+def test_a_second_result_is_seen(calm: list[Fact]) -> None:
+    result = first(calm, ResultRow)
+    assert "second result" in problems_with(calm, result, replace(result, value='"another"'))
+
+
+def test_a_result_under_an_old_fence_is_seen(calm: list[Fact]) -> None:
+    result = first(calm, ResultRow)
+    lease = next(fact for fact in calm if isinstance(fact, LeaseRow) and fact.task == result.task)
+    place = calm.index(result)
+    newer = replace(lease, fence=lease.fence + 100, state="OFFERED")
+    found = check([*calm[:place], newer, *calm[place:]])
+    assert any("stale" in problem for problem in found)
+
+
+def test_an_attempt_without_a_directive_is_seen(calm: list[Fact]) -> None:
+    run = first(calm, Started)
+    again = replace(run, run=9_999, attempt=2)
+    assert any("without an approved directive" in one for one in check(after(calm, run, again)))
+
+
+def test_two_executions_at_one_time_are_seen(calm: list[Fact]) -> None:
+    run = first(calm, Started)
+    again = replace(run, run=9_999, fence=run.fence + 100)
+    assert any("overlap" in one for one in check(after(calm, run, again, Ended(run.at + 1, 9_999, "value", "")))[1:])
+
+
+def test_an_execution_without_a_grant_is_seen(calm: list[Fact]) -> None:
+    run = next(fact for fact in calm if isinstance(fact, Started) and fact.kind != "claimed")
+    early = [fact for fact in calm if not (isinstance(fact, LeaseRow) and fact.state == "ACTIVE")]
+    assert any("without a grant" in one for one in check(early)), run
+
+
+def test_a_task_that_leaves_its_end_is_seen(calm: list[Fact]) -> None:
+    over = next(fact for fact in calm if isinstance(fact, TaskRow) and fact.state == "SUCCEEDED")
+    assert "SUCCEEDED to QUEUED" in problems_with(calm, over, replace(over, state="QUEUED"))
+
+
+def test_a_cancelled_task_that_runs_on_is_seen(calm: list[Fact]) -> None:
+    run = first(calm, Started)
+    row = next(fact for fact in calm if isinstance(fact, TaskRow) and fact.task == run.task)
+    assert "goes on" in problems_with(calm, run, replace(row, at=run.at, state="CANCELLED"))
+
+
+def test_a_fence_that_goes_back_is_seen(calm: list[Fact]) -> None:
+    result = first(calm, ResultRow)
+    lease = next(fact for fact in calm if isinstance(fact, LeaseRow) and fact.task == result.task)
+    older = replace(lease, fence=0, state="RELEASED")
+    assert "does not grow" in problems_with(calm, result, older)
+
+
+def test_a_directive_beyond_the_budget_is_seen(calm: list[Fact]) -> None:
+    row = first(calm, TaskRow)
+    beyond = [
+        DirectiveRow(row.at, row.task, number, "APPROVED", "lease_expired", "policy: the submitter's retry budget")
+        for number in range(2, 8)
+    ]
+    assert "more repeats" in problems_with(calm, row, *beyond)
+
+
+def test_an_accepted_result_that_is_not_there_is_seen(calm: list[Fact]) -> None:
+    answer = next(fact for fact in calm if isinstance(fact, Answered) and fact.answer == "accepted")
+    without = [fact for fact in calm if not (isinstance(fact, ResultRow) and fact.task == answer.task)]
+    assert any("is not there" in one for one in check(without))
+
+
+def test_a_client_that_is_told_a_lie_is_seen(calm: list[Fact]) -> None:
+    told = next(fact for fact in calm if isinstance(fact, Outcome) and fact.state == "SUCCEEDED")
+    assert "another value" in problems_with(calm, told, replace(told, value="made up"))
+    assert "told FAILED" in problems_with(calm, told, replace(told, state="FAILED"))
+
+
+def test_a_task_that_gets_stuck_is_seen(calm: list[Fact]) -> None:
+    quiet = first(calm, Quiet)
+    assert "stuck" in problems_with(calm, quiet, Closed(quiet.at, settled=False))
