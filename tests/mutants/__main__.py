@@ -14,6 +14,7 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Final, final
@@ -135,7 +136,7 @@ def main(arguments: list[str]) -> int:
             _say(f"The package as it is does not pass: {untouched.unit or untouched.simulation}")
             return 1
         with ThreadPoolExecutor(options.jobs) as pool:
-            deaths = list(pool.map(lambda one: _report(benches, one, both=options.both), chosen))
+            deaths = list(pool.map(partial(_report, benches, both=options.both), chosen))
     survivors = [mutant.name for mutant, death in zip(chosen, deaths, strict=True) if not death.killed]
     _say(f"{len(chosen) - len(survivors)} of {len(chosen)} mutants killed")
     if survivors:

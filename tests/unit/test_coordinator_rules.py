@@ -1,0 +1,69 @@
+"""Rules that nothing else held: each of these tests was written for a mutant that survived (see tests/mutants)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tenure.coordinator import scheduler
+from tenure.errors import StoreFull
+from tenure.protocol.control_messages import Stop, StopReason
+from tenure.protocol.envelope import Retry
+from tests.scripted_fleet import EXPIRY_MS, Hand, ScriptedFleet, envelope, granted, refusals
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Iterator[ScriptedFleet]:
+    with ScriptedFleet(tmp_path) as fleet:
+        yield fleet
+
+
+def test_a_claim_needs_the_capability(fleet: ScriptedFleet) -> None:
+    worker = fleet.worker()
+    stranger = fleet.worker("w2", capabilities=("gpu",))
+    fleet.submit()
+    (hand,) = worker.take()
+    stranger.claim(hand)
+    assert granted(stranger) == []
+    assert refusals(stranger) == ["not_granted"]
+
+
+def test_another_worker_is_granted_nothing_even_if_it_knows_the_nonce(fleet: ScriptedFleet) -> None:
+    worker, thief = fleet.worker(), fleet.worker("w2")
+    fleet.submit()
+    hand = worker.claim()
+    thief.claim(Hand(hand.ticket, hand.nonce))
+    assert granted(thief) == []
+    assert refusals(thief) == ["wrong_worker"]
+
+
+def test_a_heartbeat_that_lists_an_older_fence_is_told_to_stop_it(fleet: ScriptedFleet) -> None:
+    worker = fleet.worker()
+    task = fleet.submit(retry=Retry(lost=1))
+    older = worker.claim()
+    worker.alive = False
+    fleet.live(EXPIRY_MS + 1_000)
+    worker.alive = True
+    fleet.live(1_000)
+    assert fleet.records.leases(task) == ["EXPIRED", "OFFERED"]
+    worker.read()
+    fleet.live(1_000)
+    stops = [order for order in worker.read() if isinstance(order, Stop)]
+    assert [(stop.fence, stop.reason) for stop in stops] == [(older.ticket.fence, StopReason.SUPERSEDED)]
+
+
+def test_what_was_received_stays_on_the_broker_until_it_is_committed(
+    fleet: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = fleet.client.send(fleet.client.submission(envelope()))
+    with monkeypatch.context() as patch:
+
+        def refuse(_: object) -> None:
+            raise StoreFull("the disk is full", "Free some space")
+
+        patch.setattr(scheduler, "schedule", refuse)
+        with pytest.raises(StoreFull):
+            fleet.step()
+    fleet.step()
+    fleet.client.read()
+    assert fleet.client.replies[request].admitted
