@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 @final
 @dataclass(slots=True)
 class WorkerView:
-    """One worker. `seen_ms` is the coordinator's elapsed time when its newest heartbeat was first seen."""
+    """One worker.
+
+    `seen_ms` is the coordinator's elapsed time from which its silence counts: its newest sign of life, or a term that
+    it was given since. `heard_ms` is when its newest heartbeat was taken, and nothing else moves it.
+    """
 
     worker_id: str
     site: str
@@ -28,6 +32,7 @@ class WorkerView:
     resources: dict[str, int]
     ttl_ms: int
     seen_ms: int
+    heard_ms: int = -1
     by_hand: bool = False
     window: int = 0
     beat: int = -1

@@ -51,7 +51,7 @@ def apply(turn: Turn, worker: WorkerView, beat: Heartbeat) -> None:
         # An older agent writes over the newer one's heartbeats until it is told to end.
         turn.out.order(worker.worker_id, Registered(generation=worker.generation))
         return
-    worker.beat, worker.seen_ms = beat.sequence, turn.elapsed_ms
+    worker.beat, worker.seen_ms, worker.heard_ms = beat.sequence, turn.elapsed_ms, turn.elapsed_ms
     if beat.window != worker.window:
         worker.window = beat.window
         registry.wake(turn, worker)

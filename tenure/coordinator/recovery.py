@@ -37,9 +37,11 @@ def open_world(store: Database, namespace: str, now_ms: int) -> tuple[str, tuple
 
 
 def full_term(memory: Memory, elapsed_ms: int) -> None:
-    """Let every lease and every worker begin a new term now."""
+    """Let every lease, every doubt about one and every worker begin a new term now."""
     for lease in memory.leases:
         lease.renewed_ms = elapsed_ms
+        if lease.doubted_ms >= 0:
+            lease.doubted_ms = elapsed_ms
     for worker in memory.fleet:
         worker.seen_ms = elapsed_ms
 

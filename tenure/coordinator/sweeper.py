@@ -114,7 +114,7 @@ class UnclaimedOffers:
             self._presume_started(turn, lease)
 
     def _heard_since(self, turn: Turn, lease: LiveLease) -> bool:
-        """Whether everyone who could have taken it has since been heard and does not list it.
+        """Whether a heartbeat of everyone who could have taken it has been read since, and none lists it.
 
         "Since" is when an older delivery could not be started without a grant any more: half a ttl after the doubt
         began, and a grace and margin for the way that the heartbeat took.
@@ -123,7 +123,7 @@ class UnclaimedOffers:
         if only := lease.holder or lease.directed_to:
             takers = [w for w in takers if w.worker_id == only]
         safe_ms = lease.doubted_ms + lease.ttl_ms // 2 + grace_ms(lease.ttl_ms) + margin_ms(lease.ttl_ms)
-        return bool(takers) and all(worker.seen_ms > safe_ms for worker in takers)
+        return bool(takers) and all(worker.heard_ms > safe_ms for worker in takers)
 
     def _presume_started(self, turn: Turn, lease: LiveLease) -> None:
         """Somebody may be running it and is not heard: bound to nobody's nonce, expired, and a directive decides.

@@ -259,8 +259,8 @@ RECOVERY: Final = (
         "one_witness",
         "a doubt ends only when everyone who could have taken the offer has been heard",
         _SWEEPER,
-        "bool(takers) and all(worker.seen_ms > safe_ms for worker in takers)",
-        "bool(takers) and any(worker.seen_ms > safe_ms for worker in takers)",
+        "bool(takers) and all(worker.heard_ms > safe_ms for worker in takers)",
+        "bool(takers) and any(worker.heard_ms > safe_ms for worker in takers)",
     ),
     mutant(
         "silence_means_unstarted",

@@ -147,6 +147,42 @@ def test_a_claimed_start_that_survived_the_loss_of_the_broker_runs_on(fleet: Scr
     assert fleet.records.result(task) == ("w1", 1, "42")
 
 
+@pytest.fixture
+def doubted(fleet: ScriptedFleet) -> str:
+    """A task that starts on claim and whose entry went with the broker's data; "w1" has it and is not heard."""
+    silent = fleet.worker("w1")
+    fleet.worker("w2")
+    task = fleet.submit(start="claimed")
+    silent.take()[0].state = "running"
+    silent.alive = False
+    fleet.server.flush()
+    with pytest.raises(Exception, match="lost"):
+        fleet.step()
+    fleet.step()
+    fleet.live(8_000)
+    return task
+
+
+def test_a_pause_of_the_coordinator_is_no_word_of_a_worker(fleet: ScriptedFleet, doubted: str) -> None:
+    fleet.clock.advance_ms(60_000)
+    fleet.step()
+    fleet.live(EXPIRY_MS - 2_000)
+    assert fleet.records.leases(doubted) == ["OFFERED"]
+    fleet.live(3_000)
+    assert fleet.records.leases(doubted) == ["EXPIRED"]
+
+
+def test_a_hello_is_no_word_about_what_the_worker_holds(fleet: ScriptedFleet, doubted: str) -> None:
+    silent = fleet.workers[0]
+    silent.hello()
+    fleet.clock.advance_ms(1_000)
+    fleet.step()
+    assert fleet.records.leases(doubted) == ["OFFERED"]
+    silent.alive = True
+    fleet.live(60_000)
+    assert fleet.records.leases(doubted) == ["OFFERED"]
+
+
 def test_a_directed_start_on_claim_that_was_given_up_gives_back_slot_and_resources(fleet: ScriptedFleet) -> None:
     worker = fleet.worker(resources=(("gpu", 1),))
     needs = Requirements(resources=(("gpu", 1),))
