@@ -67,8 +67,11 @@ simulate: $(VENV)/.dev-installed ## Search SEEDS simulated histories for broken 
 mutants: $(VENV)/.dev-installed ## Break each rule of the protocol in turn; the tests must notice every time
 	@$(BIN)/python -m tests.mutants --jobs $(JOBS)
 
-fault: $(VENV)/.dev-installed ## Fault injection with the long runs
-	@$(PYTEST) --timeout 600 $(PYTEST_ARGS) tests/fault
+# Starved workers starve whatever runs beside them, so they come last and alone; the table at the end has all figures.
+fault: $(VENV)/.dev-installed services ## Fault injection with the long runs; figures in build/faults.json
+	@rm -f build/faults.json
+	@FAULT_FIGURES=build/faults.json $(PYTEST) -n $(JOBS) --timeout 600 $(PYTEST_ARGS) --ignore tests/fault/test_real_starvation.py tests/fault
+	@FAULT_FIGURES=build/faults.json $(PYTEST) --timeout 600 $(PYTEST_ARGS) tests/fault/test_real_starvation.py
 
 e2e: $(VENV)/.dev-installed ## The installed command on real processes, with the long runs
 	@$(PYTEST) --timeout 600 $(PYTEST_ARGS) tests/e2e

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.fault.figures import Figures, merged, table, write
+from tests.fault.figures import Figures, merged, read, table, write
 from tests.fault.trial import Trials
 
 _PROPERTY = "fault_figures"
@@ -31,12 +31,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     reports = [report for filed in terminalreporter.stats.values() for report in filed]
     ends = [each for each in reports if isinstance(each, pytest.TestReport) and each.when == "teardown"]
     found = [cast("dict[str, Any]", value) for end in ends for name, value in end.user_properties if name == _PROPERTY]
-    everything: list[Figures] = merged(found)
-    if not everything:
+    if not found:
         return
+    path = os.environ.get("FAULT_FIGURES")
+    kept = read(Path(path)) if path else []
+    everything: list[Figures] = merged([*kept, *found])
     terminalreporter.section("faults")
     for line in table(everything):
         terminalreporter.write_line(line)
-    if path := os.environ.get("FAULT_FIGURES"):
+    if path:
         write(everything, Path(path))
         terminalreporter.write_line(f"written to {path}")

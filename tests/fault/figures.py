@@ -86,6 +86,12 @@ def table(everything: Sequence[Figures]) -> list[str]:
     ]
 
 
+def read(path: Path) -> list[dict[str, Any]]:
+    """What an earlier run kept; nothing when there was none."""
+    found: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+    return found
+
+
 def write(everything: Sequence[Figures], path: Path) -> None:
     """Keep the figures as JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)

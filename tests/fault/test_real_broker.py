@@ -10,7 +10,7 @@ import pytest
 from tests import fixtures_fleet_handlers as handlers
 from tests.fault.instrument import Records
 from tests.fault.proxy import Proxy
-from tests.fault.trial import Trials, time_to_serve, wait_for_time
+from tests.fault.trial import Trials, long, time_to_serve, wait_for_time
 from tests.fixtures_fleet import Fleet, Worker, needed_program
 from tests.servers import KINDS, launch
 from tests.waiting import wait_until
@@ -19,10 +19,6 @@ Start = Literal["granted", "claimed"]
 APPEND_ONLY = ("--appendonly", "yes")
 AWAY_MS = 3_500
 """Longer than any lease in here."""
-
-
-def slow(*values: object) -> object:
-    return pytest.param(*values, marks=[pytest.mark.slow, pytest.mark.timeout(400)])
 
 
 def flush(fleet: Fleet) -> None:
@@ -62,14 +58,18 @@ FAULTS: dict[str, tuple[Callable[[Fleet], None], tuple[str, ...]]] = {
     "broker frozen past the leases": (freeze, ()),
     "memory limit of broker reached": (fill, ()),
 }
-SHORT = [("FLUSHALL", "redis7"), ("kill -9 of broker, no file", "valkey"), ("memory limit of broker reached", "valkey")]
-LONG = [(fault, kind) for fault in FAULTS for kind in KINDS]
+SHORT = [
+    ("FLUSHALL", "redis7", "claimed", 1),
+    ("kill -9 of broker, no file", "valkey", "claimed", 1),
+    ("kill -9 of broker, append-only file", "valkey", "granted", 1),
+    ("memory limit of broker reached", "valkey", "granted", 1),
+]
+LONG = [long(fault, kind, start, 2) for fault in FAULTS for kind in KINDS for start in ("granted", "claimed")]
 
 
-@pytest.mark.parametrize(("fault", "kind", "repeats"), [(*each, 1) for each in SHORT] + [slow(*e, 3) for e in LONG])
-@pytest.mark.parametrize("start", ["granted", "claimed"])
+@pytest.mark.parametrize(("fault", "kind", "start", "repeats"), [*SHORT, *LONG])
 def test_a_sweep_survives_what_happens_to_its_broker(
-    trials: Trials, fault: str, kind: str, repeats: int, start: Start
+    trials: Trials, fault: str, kind: str, start: Start, repeats: int
 ) -> None:
     strike, options = FAULTS[fault]
     with trials.fleet(kind=kind, server=options) as fleet:
@@ -82,7 +82,7 @@ def test_a_sweep_survives_what_happens_to_its_broker(
             trials.judge(fault, fleet, sweep)
 
 
-@pytest.mark.parametrize(("kind", "repeats"), [("valkey", 1), slow("valkey", 10), slow("redis7", 10)])
+@pytest.mark.parametrize(("kind", "repeats"), [("valkey", 1), long("valkey", 10), long("redis7", 5)])
 def test_a_thousand_tasks_in_flight_survive_the_loss_of_the_broker(trials: Trials, kind: str, repeats: int) -> None:
     fault = "kill -9 of broker, 1,000 tasks in flight"
     crowd = [Worker("w1", slots=500), Worker("w2", slots=500), Worker("w3", capability="probe")]
@@ -96,10 +96,12 @@ def test_a_thousand_tasks_in_flight_survive_the_loss_of_the_broker(trials: Trial
             assert findings.executions == 1_000
 
 
-@pytest.mark.parametrize(("kind", "repeats"), [("redis7", 1), slow("redis7", 4), slow("valkey", 4)])
-@pytest.mark.parametrize("start", ["granted", "claimed"])
+@pytest.mark.parametrize(
+    ("kind", "start", "repeats"),
+    [("redis7", "claimed", 1), *(long(kind, start, 2) for kind in KINDS for start in ("granted", "claimed"))],
+)
 def test_a_promoted_replica_that_lacks_the_newest_writes_loses_nothing(
-    trials: Trials, kind: str, repeats: int, start: Start
+    trials: Trials, kind: str, start: Start, repeats: int
 ) -> None:
     fault = "promotion of a replica that lacks writes"
     for _ in range(repeats):

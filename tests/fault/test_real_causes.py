@@ -94,6 +94,7 @@ def test_a_process_that_ran_out_of_memory_is_explained_by_that(trials: Trials) -
         assert fleet.processes["w1"].running
 
 
+@pytest.mark.slow
 def test_silence_is_explained_by_how_long_it_lasted(trials: Trials) -> None:
     with trials.fleet() as fleet:
         sweep = lose(trials, fleet, lambda pid: fleet.processes[fleet.worker_of(pid)].kill())

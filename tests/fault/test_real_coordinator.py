@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from tests.fault.trial import Sweep, Trials, time_to_serve
+from tests.fault.trial import Sweep, Trials, long, time_to_serve
 from tests.fixtures_fleet import Fleet
 from tests.waiting import wait_until
 
@@ -36,15 +36,15 @@ def die_at(fleet: Fleet, point: Point, number: int, sweep: Sweep) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("points", "numbers"),
+    ("points", "start", "numbers"),
     [
-        (POINTS, (1, 4)),
-        *(pytest.param((point,), (1, 2, 3, 5, 8, 13), marks=pytest.mark.slow) for point in POINTS),
+        (POINTS[::2], "granted", (2,)),
+        (POINTS[1::2], "claimed", (2,)),
+        *(long((point,), start, (1, 2, 3, 5, 8)) for point in POINTS for start in ("granted", "claimed")),
     ],
 )
-@pytest.mark.parametrize("start", ["granted", "claimed"])
 def test_a_coordinator_may_die_anywhere(
-    trials: Trials, points: Sequence[Point], numbers: Sequence[int], start: Start
+    trials: Trials, points: Sequence[Point], start: Start, numbers: Sequence[int]
 ) -> None:
     """Workers run on meanwhile, so nothing is lost, and nothing is run again."""
     with trials.fleet() as fleet:
@@ -61,15 +61,14 @@ def test_a_coordinator_may_die_anywhere(
 
 
 @pytest.mark.parametrize(
-    ("points", "numbers"),
+    ("points", "start", "numbers"),
     [
-        (STARTING, (1,)),
-        *(pytest.param((point,), (1, 1, 2, 1, 2), marks=pytest.mark.slow) for point in STARTING),
+        (STARTING[::3], "claimed", (1,)),
+        *(long((point,), start, (1, 1, 2, 1, 2)) for point in STARTING for start in ("granted", "claimed")),
     ],
 )
-@pytest.mark.parametrize("start", ["granted", "claimed"])
 def test_a_coordinator_may_die_on_its_way_up_to_an_emptied_broker(
-    trials: Trials, points: Sequence[Point], numbers: Sequence[int], start: Start
+    trials: Trials, points: Sequence[Point], start: Start, numbers: Sequence[int]
 ) -> None:
     fault = "coordinator killed on its way up to an emptied broker"
     with trials.fleet() as fleet:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.fault.trial import Trials, time_to_serve, wait_for_time
+from tests.fault.trial import Trials, long, time_to_serve, wait_for_time
 from tests.fixtures_fleet import Worker
 
 SIZE_MB = 8
 AWAY_MS = 3_500
 """Longer than any lease in here."""
-REPEATS = [1, pytest.param(5, marks=[pytest.mark.slow, pytest.mark.timeout(300)])]
+REPEATS = [1, long(5)]
 
 
 class Disk:

@@ -9,13 +9,11 @@ import pytest
 
 from tests import fixtures_fleet_handlers as handlers
 from tests.fault.proxy import Proxy
-from tests.fault.trial import CLOCK, Trials, noticed, time_to_serve, wait_for_loss, wait_for_time
+from tests.fault.trial import CLOCK, Trials, long, noticed, time_to_serve, wait_for_loss, wait_for_time
 from tests.fixtures_fleet import Fleet, Worker
 
 AWAY_MS = 3_500
 """Longer than any lease in here."""
-
-REPEATS = [1, pytest.param(6, marks=[pytest.mark.slow, pytest.mark.timeout(400)])]
 
 
 @dataclass
@@ -69,8 +67,7 @@ PARTITIONS: dict[str, Callable[[Proxy], None]] = {
 }
 
 
-@pytest.mark.parametrize("fault", PARTITIONS)
-@pytest.mark.parametrize("repeats", REPEATS)
+@pytest.mark.parametrize(("fault", "repeats"), [("worker cut off", 1), *(long(fault, 6) for fault in PARTITIONS)])
 def test_a_worker_that_is_cut_off_has_stopped_before_it_is_replaced(trials: Trials, fault: str, repeats: int) -> None:
     """Also when what it runs ignores every polite request to end."""
     with wired_fleet(trials) as (fleet, lines):
@@ -86,7 +83,7 @@ def test_a_worker_that_is_cut_off_has_stopped_before_it_is_replaced(trials: Tria
             trials.of(fault).notice_ms += noticed(fleet, hit, struck_ms)
 
 
-@pytest.mark.parametrize("repeats", REPEATS)
+@pytest.mark.parametrize("repeats", [1, long(6)])
 def test_a_coordinator_that_is_cut_off_replaces_nobody(trials: Trials, repeats: int) -> None:
     """Its workers run on, and what they finish meanwhile is accepted afterwards."""
     fault = "coordinator cut off past the leases"
@@ -115,22 +112,31 @@ def delay(proxy: Proxy) -> None:
     proxy.delay_ms = 150
 
 
+SPOILS: dict[str, Callable[[Proxy], None]] = {
+    "all lines cut again and again": cut,
+    "all lines half-closed again and again": half_close,
+    "all lines slow, 150 ms each way": delay,
+}
+
+
 @pytest.mark.parametrize(
-    ("fault", "spoil"),
-    [("all lines cut again and again", cut), ("all lines half-closed again and again", half_close),
-     ("all lines slow, 150 ms each way", delay)],
-)  # fmt: skip
-@pytest.mark.parametrize("start", ["granted", "claimed"])
-@pytest.mark.parametrize("repeats", REPEATS)
+    ("fault", "start", "repeats"),
+    [
+        ("all lines cut again and again", "claimed", 1),
+        ("all lines half-closed again and again", "granted", 1),
+        ("all lines slow, 150 ms each way", "claimed", 1),
+        *(long(fault, start, 4) for fault in SPOILS for start in ("granted", "claimed")),
+    ],
+)
 def test_bad_lines_cost_time_and_nothing_else(
-    trials: Trials, fault: str, spoil: Callable[[Proxy], None], start: Literal["granted", "claimed"], repeats: int
+    trials: Trials, fault: str, start: Literal["granted", "claimed"], repeats: int
 ) -> None:
     with wired_fleet(trials) as (fleet, lines):
         for _ in range(repeats):
-            sweep = trials.sweep(fleet, count=24, seconds=0.1, start=start)
+            sweep = trials.sweep(fleet, count=12, seconds=0.1, start=start)
             while not all(handle.done() for handle in sweep.handles):
                 for proxy in lines.all():
-                    spoil(proxy)
+                    SPOILS[fault](proxy)
                     wait_for_time(70)
             for proxy in lines.all():
                 proxy.heal()

@@ -5,14 +5,14 @@ import pytest
 import tenure
 from tests import fixtures_fleet_handlers as handlers
 from tests.fault.instrument import Records, check
-from tests.fault.trial import Trials
+from tests.fault.trial import Trials, long
 from tests.fixtures_fleet import TTL_MS, tend
 from tests.waiting import wait_until
 
 BUDGET = 2
 
 
-@pytest.mark.parametrize("victim", ["child", "runner", "agent"])
+@pytest.mark.parametrize("victim", ["agent", long("child"), long("runner")])
 def test_a_task_that_kills_its_worker_is_held_when_its_budget_is_used_up(trials: Trials, victim: str) -> None:
     """Nothing but the budget allows another run; the others' work is done meanwhile, and a person is asked."""
     fault = f"poison task that kills its {victim}"

@@ -11,7 +11,7 @@ import pytest
 import tenure
 from tests import fixtures_fleet_handlers as handlers
 from tests.fault.instrument import Execution, Records, check
-from tests.fault.trial import CLOCK, Sweep, Trials, noticed, wait_for_loss, wait_for_time
+from tests.fault.trial import CLOCK, Sweep, Trials, long, noticed, wait_for_loss, wait_for_time
 from tests.fixtures_fleet import TTL_MS, Fleet, Worker, resume, tend
 
 Target = Callable[[Fleet, Execution], list[psutil.Process]]
@@ -34,7 +34,7 @@ def whole_worker(fleet: Fleet, victim: Execution) -> list[psutil.Process]:
 
 
 TARGETS: dict[str, Target] = {"agent": agent, "runner": runner, "child": child, "whole worker": whole_worker}
-REPEATS = [1, pytest.param(8, marks=[pytest.mark.slow, pytest.mark.timeout(300)])]
+REPEATS = [1, long(5)]
 
 
 def send(processes: Iterable[psutil.Process], number: int) -> None:
@@ -111,8 +111,7 @@ def test_a_suspended_host_that_wakes_ends_what_was_given_to_others(trials: Trial
             assert figures.ran_on_ms < 1_000
 
 
-@pytest.mark.parametrize("target", ["runner", "child"])
-@pytest.mark.parametrize("repeats", REPEATS)
+@pytest.mark.parametrize(("target", "repeats"), [("child", 1), long("child", 5), long("runner", 5)])
 def test_a_stopped_runner_or_child_does_not_kill_its_worker(trials: Trials, target: str, repeats: int) -> None:
     """The agent goes on renewing; the work is slow, not lost."""
     fault = f"SIGSTOP of {target} past its lease"
@@ -128,8 +127,7 @@ def test_a_stopped_runner_or_child_does_not_kill_its_worker(trials: Trials, targ
             assert findings.executions == len(sweep.handles)
 
 
-@pytest.mark.parametrize("struck", ["agent", "runner"])
-@pytest.mark.parametrize("repeats", REPEATS)
+@pytest.mark.parametrize(("struck", "repeats"), [("runner", 1), long("runner", 5), long("agent", 5)])
 def test_what_a_command_started_in_a_session_of_its_own_ends_with_it(trials: Trials, struck: str, repeats: int) -> None:
     """Nothing that belongs to an attempt is left when the next one starts, whichever process watched over it."""
     fault = f"SIGKILL of {struck} over a detached process"

@@ -9,12 +9,12 @@ import pytest
 from tenure.client.handle import Handle
 from tests import fixtures_fleet_handlers as handlers
 from tests.fault.instrument import Execution, Records
-from tests.fault.trial import CLOCK, Trials, wait_for_time
+from tests.fault.trial import CLOCK, Trials, long, wait_for_time
 from tests.fixtures_fleet import Worker
 from tests.waiting import wait_until
 
 BATCH = 50
-SECONDS = 0.15
+SECONDS = 0.3
 _VERDICTS = """
     SELECT task_id, state,
         (SELECT count(*) FROM result WHERE result.task_id = task.task_id),
@@ -28,7 +28,7 @@ ONE = {"SUCCEEDED": (1, 0, 1), "CANCELLED": (0, 1, 0)}
 """Results, cancellations and completed leases of a task, by the state that it ended in."""
 
 
-@pytest.mark.parametrize("batches", [4, pytest.param(20, marks=[pytest.mark.slow, pytest.mark.timeout(300)])])
+@pytest.mark.parametrize("batches", [4, long(20)])
 @pytest.mark.parametrize("start", ["granted", "claimed"])
 def test_a_task_that_is_cancelled_as_it_finishes_has_one_verdict(
     trials: Trials, start: Literal["granted", "claimed"], batches: int
@@ -39,8 +39,9 @@ def test_a_task_that_is_cancelled_as_it_finishes_has_one_verdict(
         records = Records(fleet.database)
         for number in range(batches):
             sweep = trials.sweep(fleet, BATCH, SECONDS, handlers.work_async, start=start)
-            # From well before the results to well after them, so that the two meet somewhere in between.
-            wait_for_time(20 + (300 // batches) * number)
+            # From well before most results to well after most, so that the two meet somewhere in between.
+            sweep.wait_for_running(BATCH // 2)
+            wait_for_time(int(2_000 * SECONDS / batches * number))
             fleet.client.cancel(sweep.handles)
             wait_for_ends(sweep.handles)
             figures.trials += BATCH

@@ -7,18 +7,16 @@ import pytest
 
 from tests import fixtures_fleet_handlers as handlers
 from tests.fault.proxy import Proxy
-from tests.fault.trial import CLOCK, Trials, noticed
+from tests.fault.trial import CLOCK, Trials, long, noticed
 from tests.fixtures_fleet import Fleet, Worker
 from tests.waiting import wait_until
-
-REPEATS = [1, pytest.param(6, marks=[pytest.mark.slow, pytest.mark.timeout(300)])]
 
 
 def stop_runner(pid: int) -> None:
     psutil.Process(psutil.Process(pid).ppid()).send_signal(signal.SIGSTOP)
 
 
-@pytest.mark.parametrize("repeats", REPEATS)
+@pytest.mark.parametrize("repeats", [1, long(6)])
 def test_a_cut_off_worker_ends_what_its_stopped_runner_runs(trials: Trials, repeats: int) -> None:
     fault = "worker cut off while a runner is stopped"
     lines = {name: Proxy(0) for name in ("w1", "w2")}

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
+import pytest
+
 import tenure
 from tenure.client.handle import Handle
 from tenure.client.options import SubmitOptions
@@ -19,6 +21,11 @@ from tests.waiting import wait_until
 CLOCK = SystemClock()
 RETRIES = tenure.Retry(lost=20)
 NOTICE_LIMIT_MS = 1.2 * TTL_MS + 2_000
+
+
+def long(*values: object, timeout_s: int = 400) -> Any:
+    """A set of parameters for the long runs of `make fault` alone."""
+    return pytest.param(*values, marks=[pytest.mark.slow, pytest.mark.timeout(timeout_s)])
 
 
 @dataclass
