@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Protocol, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tenure.protocol.assignment import Assignment
+
+_MAILBOX_ENTRIES: Final = 10_000
+_MAILBOX_BYTES: Final = 32 * 1024 * 1024
 
 
 @final
@@ -110,6 +113,14 @@ class Mailing:
     raw: bytes
     worker_id: str = ""
     client_id: str = ""
+
+    @property
+    def kept(self) -> int:
+        """How many entries of its stream to keep: a reader that is gone must not fill the broker with what it missed.
+
+        What is cut off is asked for again, like everything that is lost on the way.
+        """
+        return min(_MAILBOX_ENTRIES, _MAILBOX_BYTES // max(len(self.raw), 1))
 
 
 class CoordinatorBroker(Protocol):

@@ -31,7 +31,6 @@ _Found: TypeAlias = "tuple[str, EntryId, object]"
 _Read: TypeAlias = "Callable[[MemoryStore, list[str], str, int], list[_Found]]"
 
 CONSUMER: Final = "coordinator"
-_MAILBOX_ENTRIES: Final = 10_000
 
 
 @final
@@ -121,7 +120,7 @@ class MemoryCoordinator:
         """See `CoordinatorBroker.post`."""
         for each in mailings:
             key = self.keys.control(each.worker_id) if each.worker_id else self.keys.reply(each.client_id)
-            _post(self.store, key, each.raw)
+            _post(self.store, key, each)
         for worker_id, echo in echoes.items():
             self.store.put(self.keys.echo(worker_id), echo.encode(), echo_ttl_ms)
 
@@ -267,12 +266,12 @@ def _forget(store: MemoryStore, key: str, up_to: EntryId) -> None:
         changed.entries = dict(changed.later(up_to))
 
 
-def _post(store: MemoryStore, key: str, raw: bytes) -> None:
+def _post(store: MemoryStore, key: str, mailing: Mailing) -> None:
     store.make_stream(key)
-    store.add(key, raw)
+    store.add(key, mailing.raw)
     stream = store.change(key)
     stream.undelivered.clear()
-    while len(stream.entries) > _MAILBOX_ENTRIES:
+    while len(stream.entries) > mailing.kept:
         del stream.entries[next(iter(stream.entries))]
 
 

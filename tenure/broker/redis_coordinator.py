@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 CONSUMER: Final = "coordinator"
 
 _READ: Final = ("XREADGROUP", "GROUP", GROUP, CONSUMER)
-_MAILBOX_ENTRIES: Final = 10_000
 _CONTROL_LIFE_S: Final = 24 * 3_600
 _REPLY_LIFE_S: Final = 3_600
 _PENDING_PAGE: Final = 1_000
@@ -124,7 +123,7 @@ class RedisCoordinator:
             to_worker = bool(mailing.worker_id)
             key = self.keys.control(mailing.worker_id) if to_worker else self.keys.reply(mailing.client_id)
             lives[key] = _CONTROL_LIFE_S if to_worker else _REPLY_LIFE_S
-            commands.append(("XADD", key, "MAXLEN", "~", _MAILBOX_ENTRIES, "*", MESSAGE, mailing.raw))
+            commands.append(("XADD", key, "MAXLEN", "~", mailing.kept, "*", MESSAGE, mailing.raw))
         commands.extend(("EXPIRE", key, life) for key, life in lives.items())
         commands.extend(("SET", self.keys.echo(to), echo, "PX", echo_ttl_ms) for to, echo in echoes.items())
         self._all(commands)

@@ -288,6 +288,16 @@ def test_mailboxes_are_trimmed(bench: Bench, opened: CoordinatorBroker) -> None:
     assert 10_000 <= kept < 11_000
 
 
+def test_a_client_that_is_gone_does_not_fill_the_broker(bench: Bench, opened: CoordinatorBroker) -> None:
+    large = b"x" * 512 * 1024
+    for _ in range(30):
+        opened.post([Mailing(large, client_id="c1")] * 5, {}, 1_000)
+    left = bench.client().answers(after=START, block_ms=0)
+
+    assert 64 <= len(left) < 80
+    assert {each.raw for each in left} == {large}
+
+
 # --- incarnations and limits ---------------------------------------------------------------------
 
 
