@@ -1,6 +1,10 @@
-"""Figures of fault tests: collected per fault, merged over tests, shown as one table and kept as JSON."""
+"""Figures of fault tests: collected per fault, merged over tests, shown as one table and kept as JSON.
+
+`python -m tests.fault.figures build/faults.json docs/faults.md` puts them into the docs.
+"""
 
 import json
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -12,6 +16,8 @@ _HEAD = (
     "fault", "trials", "runs", "overlaps", "lost", "twice", "unallowed", "false deaths",
     "noticed p50", "p99", "limit", "serves p50", "p99", "closest", "ran on",
 )  # fmt: skip
+_BEGIN = "<!-- figures -->"
+_END = "<!-- end of figures -->"
 
 
 @dataclass
@@ -98,6 +104,15 @@ def write(everything: Sequence[Figures], path: Path) -> None:
     path.write_text(json.dumps([asdict(figures) for figures in everything], indent=1) + "\n")
 
 
+def into_page(everything: Sequence[Figures], page: Path) -> None:
+    """Replace the lines between the page's two marks by the figures as a table."""
+    rows = [_HEAD, ("---", *["--:"] * (len(_HEAD) - 1)), *(_row(figures) for figures in everything)]
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    before, _, rest = page.read_text().partition(_BEGIN)
+    _, _, after = rest.partition(_END)
+    page.write_text("\n".join([before + _BEGIN, "", *lines, "", _END + after]))
+
+
 def _row(figures: Figures) -> tuple[str, ...]:
     counts = (
         figures.trials,
@@ -119,3 +134,7 @@ def _row(figures: Figures) -> tuple[str, ...]:
     )
     seconds = ["-" if time is None else f"{time / 1000:.2f} s" for time in times]
     return (figures.fault, *map(str, counts), *seconds)
+
+
+if __name__ == "__main__":
+    into_page(merged(read(Path(sys.argv[1]))), Path(sys.argv[2]))

@@ -96,19 +96,15 @@ def test_a_thousand_tasks_in_flight_survive_the_loss_of_the_broker(trials: Trial
             assert findings.executions == 1_000
 
 
-@pytest.mark.parametrize(
-    ("kind", "start", "repeats"),
-    [("redis7", "claimed", 1), *(long(kind, start, 2) for kind in KINDS for start in ("granted", "claimed"))],
-)
-def test_a_promoted_replica_that_lacks_the_newest_writes_loses_nothing(
-    trials: Trials, kind: str, start: Start, repeats: int
-) -> None:
+@pytest.mark.parametrize(("kind", "repeats"), [("redis7", 1), *(long(kind, 4) for kind in KINDS)])
+def test_a_promoted_replica_that_lacks_the_newest_writes_loses_nothing(trials: Trials, kind: str, repeats: int) -> None:
+    """Of tasks that start on a grant; one that starts on its claim may be handed out twice, see docs/guarantees.md."""
     fault = "promotion of a replica that lacks writes"
     for _ in range(repeats):
         pair = Pair(trials.folder, kind)
         try:
             with trials.fleet(kind=kind, prepare=pair.attach) as fleet:
-                sweep = trials.sweep(fleet, count=16, seconds=0.4, start=start)
+                sweep = trials.sweep(fleet, count=16, seconds=0.4)
                 sweep.wait_for_running(4)
                 pair.copying.lead_nowhere()
                 sweep.wait_for_results(6)

@@ -1,0 +1,96 @@
+"""The instrument sees what must not be: each kind of harm, made up, is found."""
+
+import os
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fault.instrument import Execution, Instrument, Records, check
+from tests.waiting import wait_until
+
+MS = 1_000_000
+SCHEMA = """
+    CREATE TABLE task (task_id, state); CREATE TABLE lease (task_id, attempt, fence, state);
+    CREATE TABLE directive (task_id, next_attempt, state); CREATE TABLE result (task_id, fence);
+    INSERT INTO task VALUES ('t', 'SUCCEEDED');
+    INSERT INTO lease VALUES ('t', 1, 1, 'EXPIRED'), ('t', 2, 2, 'COMPLETED');
+    INSERT INTO directive VALUES ('t', 2, 'APPROVED');
+    INSERT INTO result VALUES ('t', 2);
+"""
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    connection = sqlite3.connect(tmp_path / "fleet.db")
+    connection.executescript(SCHEMA)
+    yield connection
+    connection.close()
+
+
+def run(attempt: int, started_ms: int, ended_ms: int, *, finished: bool = True) -> Execution:
+    return Execution("t", attempt, attempt, 100 + attempt, started_ms * MS, ended_ms * MS, finished)
+
+
+FIRST = run(1, 0, 50, finished=False)
+SECOND = run(2, 60, 90)
+
+
+def problems(path: Path, *executions: Execution) -> str:
+    return "; ".join(check(executions, Records(path / "fleet.db"), ["t"]).problems())
+
+
+def test_a_good_history_is_good_and_its_closest_approach_is_measured(
+    tmp_path: Path, database: sqlite3.Connection
+) -> None:
+    findings = check([FIRST, SECOND], Records(tmp_path / "fleet.db"), ["t"])
+    assert (findings.problems(), findings.executions, findings.closest_ms) == ([], 2, 10)
+
+
+def test_an_overlap_is_found_also_when_the_earlier_one_never_ended(
+    tmp_path: Path, database: sqlite3.Connection
+) -> None:
+    assert "started 5 ms before fence 1 ended" in problems(tmp_path, FIRST, run(2, 45, 90))
+    assert "before fence 1 ended" in problems(tmp_path, run(1, 0, 0), SECOND)
+    assert "before fence" in problems(tmp_path, run(1, 0, 200), run(2, 60, 70), run(3, 100, 110))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("UPDATE directive SET state = 'PENDING'", "ran without a directive"),
+        ("DELETE FROM lease WHERE fence = 1", "ran under unknown fence 1"),
+        ("UPDATE task SET state = 'RUNNING'", "is RUNNING in the end"),
+        ("DELETE FROM task", "is not on record in the end"),
+        ("DELETE FROM result", "has no result"),
+        ("UPDATE result SET fence = 1", "which never finished"),
+        ("UPDATE lease SET state = 'COMPLETED'", "results under fences [1, 2]"),
+    ],
+)
+def test_a_broken_record_is_found(tmp_path: Path, database: sqlite3.Connection, change: str, words: str) -> None:
+    with database:
+        database.execute(change)
+    assert words in problems(tmp_path, FIRST, SECOND)
+
+
+def test_an_attempt_that_ran_twice_is_found(tmp_path: Path, database: sqlite3.Connection) -> None:
+    assert "attempt 2 ran twice" in problems(tmp_path, FIRST, SECOND, run(2, 95, 99))
+
+
+def test_marks_are_read_and_the_end_of_a_killed_process_is_seen(tmp_path: Path) -> None:
+    instrument = Instrument(tmp_path / "marks")
+    try:
+        process = subprocess.Popen(["sleep", "60"])
+        file = os.open(instrument.path, os.O_WRONLY | os.O_APPEND)
+        os.write(file, f"start t 1 7 {process.pid} 1000\nstart u 1 8 {process.pid} 1000\n".encode())
+        os.write(file, f"end u 1 8 {process.pid} 5000\n".encode())
+        os.close(file)
+        assert [(each.task_id, each.fence) for each in instrument.running()] == [("t", 7)]
+        process.kill()
+        process.wait()
+        wait_until(lambda: not instrument.running(), "its end is seen")
+        assert [(each.task_id, each.finished) for each in instrument.executions()] == [("t", False), ("u", True)]
+    finally:
+        instrument.close()
