@@ -47,8 +47,8 @@ def hello(turn: Turn, site: str, report: Report, event: Hello) -> None:
     else:
         _store(turn, worker, event)
     _enter(turn, worker, before)
-    if event.predecessor_gone:
-        _end_predecessors(turn, worker, {(held.task_id, held.fence) for held in event.held})
+    if event.predecessor:
+        _end_predecessor(turn, worker, event)
     turn.out.order(worker.worker_id, Registered(generation=worker.generation, ordinal=event.ordinal))
     if draining:
         turn.out.order(worker.worker_id, Drain())
@@ -64,10 +64,14 @@ def hello(turn: Turn, site: str, report: Report, event: Hello) -> None:
         turn.record("worker_hello", text, worker_id=worker.worker_id)
 
 
-def _end_predecessors(turn: Turn, worker: WorkerView, held: set[tuple[str, int]]) -> None:
-    """The leases that an earlier agent of this worker was bound to, and that are not in its spool, are lost."""
+def _end_predecessor(turn: Turn, worker: WorkerView, event: Hello) -> None:
+    """The leases that the agent before this one was bound to, and that are not in its spool, are lost.
+
+    Only those: another machine that runs under the same id by mistake proves nothing about this one's.
+    """
+    held = {(each.task_id, each.fence) for each in event.held}
     for lease in turn.leases.of_worker(worker.worker_id):
-        earlier = lease.state is LeaseState.ACTIVE and lease.generation < worker.generation
+        earlier = lease.state is LeaseState.ACTIVE and lease.generation == event.predecessor < worker.generation
         if earlier and (lease.task_id, lease.fence) not in held:
             leases.end(turn, lease, LeaseState.RELEASED, Cause.AGENT_RESTARTED)
             detail = f"the agent of {worker.worker_id} was restarted, and what it ran is gone"

@@ -118,8 +118,8 @@ class Hello(Message):
 
     kind: Literal["hello"] = "hello"
     ordinal: Count = 0
-    predecessor_gone: bool = False
-    """Whether all that an earlier generation had started is proved gone."""
+    predecessor: Count = 0
+    """The generation before this one on this host, if all that it had started is proved gone; else 0."""
     slots: Annotated[int, Field(ge=1, le=4096)]
     capabilities: Annotated[tuple[Name, ...], Field(min_length=1, max_length=64)]
     labels: Pairs = ()

@@ -30,16 +30,21 @@ _LOOK_AGAIN_MS: Final = 50
 @final
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A worker's id, the number of its agent from 1, its folder, and the open locks."""
+    """A worker's id, the number of its agent, its folder, and the open locks.
+
+    The number is the wall clock's reading at the start, or one more than the last number in this folder if that is
+    higher. So two machines that were given one id by mistake do not use the same numbers: the coordinator keeps the
+    later one, and the other ends.
+    """
 
     worker_id: str
     generation: int
     folder: Path
     agent_lock: int
     runners_lock: int
-    predecessor_gone: bool = False
-    """Whether everything that the agent before this one had started is proved gone: the locks say so, but only for the
-    boot of the host that they were taken in."""
+    predecessor: int = 0
+    """The number of the agent before this one in this folder, if all that it had started is proved gone, else 0: the
+    locks say so, but only for the boot of the host that they were taken in."""
 
     def release(self) -> None:
         """Let another agent take over, as soon as all runners have ended."""
@@ -66,7 +71,9 @@ def assume(state_dir: Path, worker_id: str | None, clock: Clock, entropy: Entrop
             runners_lock = _wait_for_runners(folder / "runners.lock", name, clock)
             locks.callback(os.close, runners_lock)
             same_boot = _same_boot(folder / "boot")
-            identity = Identity(name, _next_generation(folder), folder, agent_lock, runners_lock, same_boot)
+            before, generation = _next_generation(folder, clock)
+            predecessor = before if same_boot else 0
+            identity = Identity(name, generation, folder, agent_lock, runners_lock, predecessor)
             locks.pop_all()
     except OSError as error:
         raise InvalidSettings(f"the worker's folder {state_dir} cannot be used: {error.strerror}") from error
@@ -119,12 +126,14 @@ def _same_boot(path: Path) -> bool:
     return before == boot
 
 
-def _next_generation(folder: Path) -> int:
+def _next_generation(folder: Path, clock: Clock) -> tuple[int, int]:
+    """The last agent's number, 0 for none, and this one's."""
     path, fresh = folder / "generation", folder / "generation.new"
-    generation = int(path.read_text(encoding="ascii")) + 1 if path.exists() else 1
+    before = int(path.read_text(encoding="ascii")) if path.exists() else 0
+    generation = max(before + 1, clock.now_ms())
     with fresh.open("w", encoding="ascii") as file:
         file.write(f"{generation}\n")
         file.flush()
         os.fsync(file.fileno())
     fresh.rename(path)
-    return generation
+    return before, generation

@@ -75,7 +75,7 @@ class Shift:
         self._identity = identity
         self._options = options
         self._crew = Crew(Launch(options, identity.folder, identity.runners_lock))
-        hello = _hello(options, predecessor_gone=identity.predecessor_gone)
+        hello = _hello(options, identity.predecessor)
         self._desk = Desk(Claims(Profile(hello, identity.generation), entropy), clock, self._crew.wake)
         self._spool = Spool(identity.folder / "spool.jsonl")
         self._outbox = Outbox()
@@ -171,7 +171,7 @@ class Shift:
         self._spool.close()
 
 
-def _hello(options: WorkerOptions, *, predecessor_gone: bool) -> Hello:
+def _hello(options: WorkerOptions, predecessor: int) -> Hello:
     return Hello(
         slots=options.slots,
         capabilities=options.capabilities,
@@ -181,5 +181,5 @@ def _hello(options: WorkerOptions, *, predecessor_gone: bool) -> Hello:
         host=socket.gethostname(),
         pid=os.getpid(),
         version=VERSION,
-        predecessor_gone=predecessor_gone,
+        predecessor=predecessor,
     )

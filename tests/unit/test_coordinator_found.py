@@ -7,7 +7,7 @@ import pytest
 
 from tenure.protocol.client_messages import DrainWorker
 from tenure.protocol.control_messages import Drain, Registered
-from tenure.protocol.envelope import Requirements
+from tenure.protocol.envelope import Requirements, Retry
 from tests.scripted_fleet import ScriptedFleet
 
 
@@ -87,3 +87,14 @@ def test_an_older_agent_that_goes_on_is_told_that_there_is_a_newer_one(fleet: Sc
     fleet.live(1_000)
     assert Registered(generation=2) in older.read(), "its heartbeats are noticed, too"
     assert fleet.records.quarantined() == ["old_generation"]
+
+
+def test_an_agent_speaks_for_its_own_predecessor_only(fleet: ScriptedFleet) -> None:
+    # Seed 50473: two machines under one id. What one proves about its predecessor says nothing about the other's work.
+    one = fleet.worker(generation=5)
+    task = fleet.submit(retry=Retry(lost=1))
+    one.claim()
+    fleet.worker(generation=7, predecessor=3)
+    assert fleet.records.leases(task) == ["ACTIVE"]
+    fleet.worker(generation=9, predecessor=5)
+    assert fleet.records.leases(task) == ["RELEASED", "OFFERED"]

@@ -85,7 +85,7 @@ def test_a_restarted_agent_that_proves_its_predecessor_gone_is_not_waited_for(fl
     old = fleet.worker()
     task = fleet.submit()
     old.claim()
-    fleet.worker(generation=2, predecessor_gone=True)
+    fleet.worker(generation=2, predecessor=1)
 
     assert fleet.records.state(task) == "LOST"
     assert fleet.records.leases(task) == ["RELEASED"]
@@ -105,7 +105,7 @@ def test_what_is_in_the_restarted_agents_spool_is_still_accepted(fleet: Scripted
     task = fleet.submit()
     hand = old.claim()
     spooled = (Held(task_id=hand.ticket.task_id, fence=hand.ticket.fence, state="finished"),)
-    new = fleet.worker(generation=2, predecessor_gone=True, held=spooled)
+    new = fleet.worker(generation=2, predecessor=1, held=spooled)
     new.report(old.finished(hand, "42"))
 
     assert fleet.records.state(task) == "SUCCEEDED"
