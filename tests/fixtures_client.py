@@ -103,7 +103,7 @@ class ScriptedFleet:
             self.drop_replies -= 1
             return
         self.post(reply)
-        if ended and not self.drop_notices:
+        if ended and (isinstance(request.ask, Watch) or not self.drop_notices):
             self.post(Notice(done=tuple(ended)))
 
     def _answer(self, request_id: str, ask: Ask) -> tuple[Reply, list[Done]]:
@@ -129,8 +129,7 @@ class ScriptedFleet:
     def _watch(self, request_id: str, task_ids: Sequence[str]) -> tuple[Reply, list[Done]]:
         if any(task_id not in self.tasks for task_id in task_ids):
             return Reply(request_id=request_id, refusal=Refusal(code="unknown_task", message="no such task")), []
-        over = tuple(self.tasks[i] for i in task_ids if self._is_over(i))
-        return Reply(request_id=request_id, done=over if self.drop_notices else ()), list(over)
+        return Reply(request_id=request_id), [self.tasks[i] for i in task_ids if self._is_over(i)]
 
     def _is_queued(self, task_id: str) -> bool:
         return self.tasks[task_id].state is TaskState.QUEUED

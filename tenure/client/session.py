@@ -180,7 +180,7 @@ class Session:
                 if pending is not None:
                     answered.append((pending, answer))
                     self._warn(answer.warnings)
-            if self.tracker.settle(answer.done):
+            elif self.tracker.settle(answer.done):
                 self._watch_after_ms = self._first_watch_ms
         # Waiters wake up last, so that they find their handles as the whole mail describes them.
         for pending, reply in answered:

@@ -195,7 +195,7 @@ class _Pipeline:
 
     def _key_of(self, request_id: str, place: int) -> str:
         if self._key:
-            return f"{self._key}:{len(self.handles) + place}"
+            return checked_key(f"{self._key}:{len(self.handles) + place}")
         return f"{self._desk.client_id}:{request_id}:{place}"
 
     def _admit(self, handles: list[Handle[Any]], reply: Reply) -> None:
@@ -206,11 +206,11 @@ class _Pipeline:
             handle.admit(admitted.task_id, admitted.state)
         self._desk.session.tracker.add(handles)
         self.stored += len(handles)
-        self._ask_about_finished(reply.admitted, {done.task_id for done in reply.done})
+        self._ask_about_finished(reply.admitted)
 
-    def _ask_about_finished(self, admitted: Iterable[Admitted], told: set[str]) -> None:
+    def _ask_about_finished(self, admitted: Iterable[Admitted]) -> None:
         """A repeated key may name a task that is over already, whose notice went out long ago."""
-        over = [task.task_id for task in admitted if task.state in _SETTLED and task.task_id not in told]
+        over = [task.task_id for task in admitted if task.state in _SETTLED]
         if over:
             self._desk.session.watch(over)
 

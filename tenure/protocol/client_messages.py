@@ -160,13 +160,12 @@ class Refusal(Message):
 
 
 class Reply(Message):
-    """The answer to one request: `refusal`, or `admitted` for a submission, or `rows`/`body` for the others."""
+    """The answer to one request: `refusal`, or `admitted` for a submission, or `rows` for the others."""
 
     kind: Literal["reply"] = "reply"
     request_id: Name
     refusal: Refusal | None = None
     admitted: tuple[Admitted, ...] = ()
-    done: tuple[Done, ...] = ()
     rows: tuple[dict[str, Any], ...] = ()
     warnings: tuple[Text, ...] = ()
 

@@ -116,6 +116,13 @@ def test_several_functions_go_out_together(fleet: ScriptedFleet, client: Client)
     assert {envelope.capability for envelope in list(fleet.envelopes.values())[:3]} == {"x"}
 
 
+def test_a_key_that_leaves_no_room_for_the_tasks_numbers_is_refused(fleet: ScriptedFleet, client: Client) -> None:
+    """The coordinator could not read such a request, and so would never answer it."""
+    with pytest.raises(UsageError, match="130 characters"):
+        client.using(key="k" * 128).map(exponent, [1.0])
+    assert fleet.submitted() == []
+
+
 def test_many_tasks_are_sent_in_bounded_requests(fleet: ScriptedFleet) -> None:
     fleet.work = half
     with client_of(fleet, batch_tasks=100, requests_in_flight=2) as client:
