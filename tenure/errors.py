@@ -81,12 +81,6 @@ class HandlerNotAllowed(UsageError):
     code = "handler_not_allowed"
 
 
-class IllegalTransition(UsageError):
-    """A state machine was asked for a step that its table does not hold."""
-
-    code = "illegal_transition"
-
-
 class UnknownTask(UsageError):
     """No task of that id exists in this namespace."""
 

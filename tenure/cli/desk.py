@@ -154,11 +154,6 @@ _OPTIONS: Final = (
 )
 
 
-def shared_option(*names: str, **attributes: Any) -> Callable[[Callable[..., _R]], Callable[..., _R]]:  # noqa: ANN401
-    """A click option whose value becomes a setting (by its name) in place of an argument of the command."""
-    return _shared(*names, **attributes)
-
-
 def with_desk(function: Callable[Concatenate[Desk, _P], _R]) -> Callable[_P, _R]:
     """Give the command the shared options, and its desk as first argument."""
 

@@ -178,15 +178,6 @@ class Parameters:
         return InvalidArguments(f"{self._name}: {problem}", "Convert it to plain values, or pass a path to a file")
 
 
-def bind_arguments(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
-    """One call's arguments as JSON text; for many calls of one function keep a `Parameters`.
-
-    Raises:
-        InvalidArguments: they do not fit the signature or a hint, or have no JSON form.
-    """
-    return Parameters(function, getattr(function, "__qualname__", "the function")).bind(args, kwargs)
-
-
 def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
     try:
         return inspect.signature(function)

@@ -1,7 +1,7 @@
 """Every state machine, as one table each. Code, SQL triggers and diagrams all come from these tables.
 
-Rule: whatever moves a task, lease, worker or directive is listed here, or it is refused: by `check` in code and by the
-triggers that the first migration fills from these tables (a test compares the two). Terminal states have no way out.
+Rule: whatever moves a task, lease, worker or directive is listed here, or the store's triggers refuse it: the first
+migration holds the same tables (a test compares the two). Terminal states have no way out.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
-
-from tenure.errors import IllegalTransition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -115,14 +113,6 @@ TABLES: Final[Mapping[str, Mapping[str, frozenset[str]]]] = MappingProxyType(
 
 TERMINAL_TASK_STATES: Final = frozenset(state for state, onward in TASK.items() if not onward)
 """Task states that nothing leaves."""
-
-
-def check(machine: str, before: str, after: str) -> None:
-    """Raise `IllegalTransition` unless `machine`'s table lets `before` become `after`."""
-    if after not in TABLES[machine][before]:
-        message = f"a {machine} cannot go from {before} to {after}"
-        allowed = ", ".join(sorted(TABLES[machine][before])) or "nothing, it is terminal"
-        raise IllegalTransition(message, f"From {before} it may become: {allowed}")
 
 
 def diagram(machine: str) -> str:

@@ -8,16 +8,21 @@ from typing import Any
 import pytest
 
 from tenure.errors import InvalidArguments, PayloadTooLarge, ResultNotJson
-from tenure.handlers.arguments import Parameters, bind_arguments
+from tenure.handlers.arguments import Parameters
 from tenure.handlers.json_text import to_json
 from tenure.handlers.results import Returns
 from tenure.protocol.message import MAX_VALUE_BYTES
 from tests.fixtures_handlers import Point, anything, exponent, greet, move, uncheckable, when
 
 
+def bound(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """The text of the call's arguments."""
+    return Parameters(function, function.__qualname__).bind(args, kwargs)
+
+
 def arrive(function: Any, *args: Any, **kwargs: Any) -> Any:
     """What the function returns after its arguments have travelled."""
-    read = Parameters(function, "it").read(bind_arguments(function, args, kwargs))
+    read = Parameters(function, "it").read(bound(function, args, kwargs))
     return function(*read.args, **read.kwargs)
 
 
@@ -38,10 +43,8 @@ def test_a_whole_number_is_a_float_where_a_float_is_asked_for() -> None:
 
 
 def test_the_text_is_compact_and_keeps_the_digits() -> None:
-    assert bind_arguments(exponent, (0.1,), {}) == '{"args":[0.1],"kwargs":{}}'
-    assert (
-        bind_arguments(anything, (2**60,), {"second": "é"}) == '{"args":[1152921504606846976],"kwargs":{"second":"é"}}'
-    )
+    assert bound(exponent, (0.1,), {}) == '{"args":[0.1],"kwargs":{}}'
+    assert bound(anything, (2**60,), {"second": "é"}) == '{"args":[1152921504606846976],"kwargs":{"second":"é"}}'
 
 
 @pytest.mark.parametrize(
@@ -64,7 +67,7 @@ def test_the_text_is_compact_and_keeps_the_digits() -> None:
 )
 def test_arguments_that_do_not_fit_are_refused_before_they_are_sent(args: Any, kwargs: Any, said: str) -> None:
     with pytest.raises(InvalidArguments) as caught:
-        bind_arguments(exponent, args, kwargs)
+        bound(exponent, args, kwargs)
     assert said in str(caught.value)
     assert "exponent" in str(caught.value)
 
@@ -96,7 +99,7 @@ def deep() -> list[Any]:
 )
 def test_values_without_a_json_form_are_named(value: Any, said: str) -> None:
     with pytest.raises(InvalidArguments, match="parameter 'first' has no JSON form") as caught:
-        bind_arguments(anything, (value,), {})
+        bound(anything, (value,), {})
     assert said in str(caught.value)
     with pytest.raises(ResultNotJson, match="the result has no JSON form"):
         to_json(value)
@@ -104,7 +107,7 @@ def test_values_without_a_json_form_are_named(value: Any, said: str) -> None:
 
 def test_a_hint_that_json_cannot_be_checked_against_is_refused() -> None:
     with pytest.raises(InvalidArguments, match="parameter 'handle' has a type hint"):
-        bind_arguments(uncheckable, (3,), {})
+        bound(uncheckable, (3,), {})
 
 
 @pytest.mark.parametrize(
@@ -182,4 +185,4 @@ def test_a_value_is_read_as_the_return_hint_says_or_as_it_is(function: Any, text
 
 def test_arguments_of_any_shape_are_bound_quickly_or_slowly_to_the_same_text() -> None:
     for args in ((1.5,), (1.5, 3), (1,), (2, 3)):
-        assert json.loads(bind_arguments(exponent, args, {})) == {"args": list(args), "kwargs": {}}
+        assert json.loads(bound(exponent, args, {})) == {"args": list(args), "kwargs": {}}

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from tenure.errors import IllegalTransition, MalformedMessage, PayloadTooLarge
+from tenure.errors import MalformedMessage, PayloadTooLarge
 from tenure.protocol import timing
 from tenure.protocol.client_messages import MAIL, REQUEST
 from tenure.protocol.message import MAX_ENTRY_BYTES, decode
-from tenure.protocol.states import TABLES, TERMINAL_TASK_STATES, TaskState, check, diagram
+from tenure.protocol.states import TABLES, TERMINAL_TASK_STATES, TaskState, diagram
 
 
 @pytest.mark.parametrize("machine", TABLES)
@@ -20,21 +20,8 @@ def test_every_state_can_be_reached_and_nothing_leads_outside(machine: str) -> N
     assert reached == set(table)
 
 
-@pytest.mark.parametrize("machine", TABLES)
-def test_every_step_is_checked_against_the_table(machine: str) -> None:
-    for before, onward in TABLES[machine].items():
-        for after in TABLES[machine]:
-            if after in onward:
-                check(machine, before, after)
-            else:
-                with pytest.raises(IllegalTransition, match=f"cannot go from {before} to {after}"):
-                    check(machine, before, after)
-
-
 def test_terminal_is_terminal() -> None:
     assert {TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED, TaskState.ABANDONED} == TERMINAL_TASK_STATES
-    with pytest.raises(IllegalTransition, match="nothing, it is terminal"):
-        check("task", TaskState.SUCCEEDED, TaskState.QUEUED)
 
 
 @pytest.mark.parametrize("machine", TABLES)
