@@ -122,8 +122,7 @@ def _claim(turn: Turn, worker: WorkerView, event: Claimed) -> None:
 
 
 def _answer_claim(turn: Turn, worker: WorkerView, lease: LiveLease, binding: Binding) -> None:
-    task = turn.store.row("task", (binding.task_id,)) if lease.start == "claimed" else None
-    if task is not None and task[1] == TaskState.CANCELLING:
+    if lease.stopping:
         stop = Stop(task_id=binding.task_id, fence=binding.fence, reason=StopReason.CANCELLED)
         turn.out.order(worker.worker_id, stop)
         return

@@ -262,6 +262,21 @@ def test_cancelling_what_may_have_started_on_claim_waits_for_the_claim_and_stops
     assert fleet.records.state(task) == "CANCELLED"
 
 
+def test_a_claim_that_is_repeated_after_a_cancel_is_stopped_and_not_granted_again(fleet: ScriptedFleet) -> None:
+    """The grant was lost, and nothing has started."""
+    worker = fleet.worker()
+    task = fleet.submit()
+    hand = worker.claim()
+    fleet.client.cancel(task)
+    worker.read()
+    worker.claim(hand)
+
+    assert [order.kind for order in worker.orders[-2:]] == ["stop", "stop"]
+    assert granted(worker) == [1]
+    worker.release(hand, Cause.CANCELLED, started=False)
+    assert fleet.records.state(task) == "CANCELLED"
+
+
 def test_cancelling_what_nobody_was_given_ends_when_that_is_known(fleet: ScriptedFleet) -> None:
     fleet.worker()
     task = fleet.submit(start="claimed")
