@@ -130,8 +130,9 @@ class Coordinator:
                 requests.take(turn, decode(REQUEST, delivery.raw))
         except UsageError as error:
             where = delivery.source or "rpc"
-            turn.record("malformed", f"An entry on {where} was dropped: {error.message}")
-            LOG.warning("an entry on %s was dropped: %s", where, error.message)
+            if self._memory.is_first_refusal(where, error.message):
+                turn.record("malformed", f"An entry on {where} was dropped: {error.message}")
+                LOG.warning("an entry on %s was dropped: %s", where, error.message)
 
     def _one_by_one(self, received: Sequence[Delivery]) -> None:
         """Some entry breaks a rule of the store: find it, record it, and let the others through."""

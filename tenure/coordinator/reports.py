@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from tenure.coordinator.turn import Turn
     from tenure.protocol.worker_messages import Binding, WorkerEvent
 
-_MOST_REFUSALS: Final = 1_000
-"""How many refusals of strangers one coordinator records; a flood of them fills neither log nor memory."""
-
 _REFUSED_WAIT_MS: Final = 1_000
 """A refused assignment waits this long, so that a worker that refuses everything cannot spin the loop."""
 
@@ -82,10 +79,8 @@ def _refuse_stranger(turn: Turn, site: str, report: Report, event: WorkerEvent, 
     if isinstance(event, Finished):
         acceptance.quarantine(turn, site, report.worker_id, event, reason)
         return
-    known = turn.memory.refused
-    if (report.worker_id, reason) in known or len(known) >= _MOST_REFUSALS:
+    if not turn.memory.is_first_refusal(report.worker_id, reason):
         return
-    known.add((report.worker_id, reason))
     text = f"A {event.kind} from {report.worker_id} on the inbox of {site} was refused: {reason}."
     turn.record("refused", text, worker_id=report.worker_id)
 

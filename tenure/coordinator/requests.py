@@ -1,8 +1,12 @@
-"""What clients ask: each request is answered by exactly one reply, an error of ours included."""
+"""What clients ask: each request is answered by exactly one reply, an error of ours included.
+
+A client repeats what was not answered in time. A step that would do something else the second time, such as approving
+the *next* directive of a task, is not taken again: the repeated request gets the reply to the first.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tenure.coordinator import admission, cancellation, directives, heartbeats, inquiries, leases, registry, sweeper
 from tenure.coordinator.explanation import explain
@@ -32,16 +36,25 @@ if TYPE_CHECKING:
     from tenure.protocol.client_messages import Request
 
 Rows = list[dict[str, Any]]
+_ONCE: Final = (Assign, Decide, RegisterWorker)
 
 
 def take(turn: Turn, request: Request) -> None:
     """Do what a request asks and answer it. A request is refused whole, before it has changed anything."""
+    reply = turn.memory.answered.get((request.client_id, request.request_id))
+    if reply is None:
+        reply = _reply(turn, request)
+        if isinstance(request.ask, _ONCE):
+            turn.memory.keep_answer(request.client_id, reply)
+    turn.out.reply(request.client_id, reply)
+
+
+def _reply(turn: Turn, request: Request) -> Reply:
     try:
-        reply = _answer(turn, request)
+        return _answer(turn, request)
     except UsageError as error:
         refusal = Refusal(code=error.code, message=error.message, remedy=error.remedy)
-        reply = Reply(request_id=request.request_id, refusal=refusal)
-    turn.out.reply(request.client_id, reply)
+        return Reply(request_id=request.request_id, refusal=refusal)
 
 
 def _answer(turn: Turn, request: Request) -> Reply:

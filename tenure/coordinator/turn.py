@@ -27,6 +27,12 @@ _MAIL_BYTES: Final = 512 * 1024
 _CONTROL_ORDERS: Final = 2_000
 """Orders are split for the same reason: none is longer than 300 bytes."""
 
+_MOST_REFUSALS: Final = 1_000
+"""How many refusals one coordinator records; a flood of them fills neither log nor memory nor disk."""
+
+_ANSWERS_KEPT: Final = 1_000
+"""More than come in while a client waits before it asks again."""
+
 
 @final
 @dataclass(slots=True)
@@ -40,7 +46,9 @@ class Memory:
     progress: dict[str, tuple[int, int, str]] = field(default_factory=dict[str, tuple[int, int, str]])
     """Newest progress of running tasks: cursor, millionths done, message."""
     refused: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """Workers and reasons whose refusal is on record, so that repeating it adds nothing."""
+    """Who was refused and why, as far as it is on record, so that repeating it adds nothing."""
+    answered: dict[tuple[str, str], Reply] = field(default_factory=dict[tuple[str, str], Reply])
+    """Replies to the newest steps that may not be taken twice, by client and request."""
     ready: set[str] = field(default_factory=set[str])
     """Capabilities that may have tasks to publish."""
     directed_ready: bool = True
@@ -52,6 +60,19 @@ class Memory:
     """Wall clock minus elapsed time, as of the last turn that scheduled: a change is a jump of the wall clock."""
     next_due_ms: int = 0
     """Wall-clock moment at which a delayed task becomes ready; 0 when unknown, -1 when there is none."""
+
+    def keep_answer(self, client_id: str, reply: Reply) -> None:
+        """Keep the reply to a step, for when the client has not heard it and repeats the request."""
+        self.answered[client_id, reply.request_id] = reply
+        if len(self.answered) > _ANSWERS_KEPT:
+            del self.answered[next(iter(self.answered))]
+
+    def is_first_refusal(self, who: str, why: str) -> bool:
+        """Whether this refusal is to be recorded: it was not made before, and there are not too many already."""
+        if (who, why) in self.refused or len(self.refused) >= _MOST_REFUSALS:
+            return False
+        self.refused.add((who, why))
+        return True
 
 
 @final

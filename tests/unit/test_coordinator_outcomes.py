@@ -80,6 +80,23 @@ def test_a_decision_is_never_changed(fleet: ScriptedFleet, *, first: bool, secon
     assert fleet.records.directives(task) == before
 
 
+def test_a_repeated_decision_does_not_decide_about_the_next_attempt_too(fleet: ScriptedFleet) -> None:
+    """Its answer was late, so the client asked again; meanwhile the attempt that it allowed was lost."""
+    task = lost(fleet)
+    ask = Decide(directives=(task,), approve=True)
+    fleet.client.send(ask, request_id="same")
+    fleet.step()
+    lose(fleet)
+    fleet.client.read()
+    first = fleet.client.replies.pop("same")
+    fleet.client.send(ask, request_id="same")
+    fleet.step()
+    fleet.client.read()
+
+    assert [state for state, _, _ in fleet.records.directives(task)] == ["APPROVED", "PENDING"]
+    assert fleet.client.replies["same"] == first
+
+
 def test_of_several_decisions_the_possible_ones_are_made(fleet: ScriptedFleet) -> None:
     task = lost(fleet)
     rows = fleet.client.decide("nothing", task, approve=True).rows

@@ -8,6 +8,7 @@ import pytest
 
 from tenure.protocol.control_messages import Reason, SayHello, Stop
 from tenure.protocol.envelope import Scope
+from tenure.protocol.message import MAX_ENTRY_BYTES
 from tenure.protocol.worker_messages import REPORT, Cause, Claimed, Report
 from tests.scripted_fleet import EXPIRY_MS, RUN, WORLD, ScriptedFleet, drop, granted, leave, refusals, verdicts
 
@@ -362,6 +363,22 @@ def test_what_cannot_be_read_is_recorded_and_dropped_and_blocks_nobody(fleet: Sc
     fleet.restart()
     fleet.step()
     assert len(fleet.records.events("malformed")) == 2
+
+
+def test_a_flood_of_rubbish_is_recorded_once(fleet: ScriptedFleet) -> None:
+    worker = fleet.worker()
+    for _ in range(5):
+        worker.face.report([b"{"] * 100)
+        fleet.step(2)
+    assert len(fleet.records.events("malformed")) == 1
+
+
+def test_a_flood_of_different_rubbish_is_recorded_up_to_a_limit(fleet: ScriptedFleet) -> None:
+    worker = fleet.worker()
+    for size in range(1, 1_500):
+        worker.face.report([b"x" * (MAX_ENTRY_BYTES + size)])
+        fleet.step()
+    assert len(fleet.records.events("malformed")) == 1_000
 
 
 def test_an_entry_that_the_store_refuses_is_recorded_and_blocks_nobody(fleet: ScriptedFleet) -> None:
