@@ -11,8 +11,8 @@ in one call. Nothing else in the package spells a key.
 | `rpc` | stream, group | clients | coordinator | until committed |
 | `ctl:<worker>` | stream | coordinator | that worker | trimmed, expires |
 | `reply:<client>` | stream | coordinator | that client | trimmed, expires |
-| `hb:<site>:<worker>` | string, TTL | that worker | coordinator | ttl |
-| `echo:<worker>` | string, TTL | coordinator | that worker | ttl |
+| `hb:<site>:<worker>` | string, TTL | that worker | coordinator | ttl, grace and margin |
+| `echo:<worker>` | string, TTL | coordinator | that worker | two ttl |
 | `incarnation` | string | coordinator | everyone | as long as the broker's data |
 """
 

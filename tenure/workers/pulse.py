@@ -9,7 +9,7 @@ from __future__ import annotations
 from threading import Event
 from typing import TYPE_CHECKING, final
 
-from tenure.protocol.timing import beat_interval_ms
+from tenure.protocol.timing import beat_interval_ms, expiry_ms
 from tenure.workers.inputs import BeatTaken, Reconnected
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ class Pulse:
 
     def __init__(self, ttl_ms: int, desk: Desk, clock: Clock, start_over: Callable[[], None]) -> None:
         self._ttl_ms = ttl_ms
+        # As long as the coordinator waits: one that looks rarely must not miss the last renewal, and replace too soon.
+        self._life_ms = expiry_ms(ttl_ms)
         self._desk = desk
         self._clock = clock
         self._start_over = start_over
@@ -55,7 +57,7 @@ class Pulse:
         began_ms = self._clock.elapsed_ms()
         self._hurry.clear()
         heartbeat, self._shortest_ms = self._desk.pulse()
-        echo = broker.beat(heartbeat.model_dump_json().encode(), self._ttl_ms)
+        echo = broker.beat(heartbeat.model_dump_json().encode(), self._life_ms)
         self._desk.post(BeatTaken(heartbeat.sequence, echo))
         self._look_at_marker(broker)
         rest_ms = began_ms + beat_interval_ms(min(self._shortest_ms, self._ttl_ms)) - self._clock.elapsed_ms()
