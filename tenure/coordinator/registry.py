@@ -203,8 +203,3 @@ def _enter(turn: Turn, worker: WorkerView, before: WorkerView | None) -> None:
     turn.out.streams.add(("", worker.worker_id))
     turn.out.streams.update((name, "") for name in worker.capabilities)
     wake(turn, worker)
-
-
-def holds(worker: WorkerView, turn: Turn) -> bool:
-    """Whether any live lease is bound to the worker."""
-    return any(lease.state is LeaseState.ACTIVE for lease in turn.leases.of_worker(worker.worker_id))

@@ -1,8 +1,8 @@
 """What clients ask and are told: requests on the `rpc` stream, replies and notices on the client's own stream.
 
 A request may be repeated under the same `request_id`: submissions carry a key per task, so a repeat returns the first
-answer's task ids; of the others, reads and steps that are safe to repeat are carried out again, and the rest is answered
-as before by the coordinator that took them.
+answer's task ids; of the others, reads and steps that are safe to repeat are carried out again, and the rest is
+answered as before by the coordinator that took them.
 """
 
 from __future__ import annotations
