@@ -99,8 +99,16 @@ class AllowUntil:
 
 @final
 @dataclass(frozen=True, slots=True)
+class Outranked:
+    """An agent of this id with that higher number runs elsewhere: the next agent here must have one above it."""
+
+    generation: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class Leave:
     """All is done: send what is left to send, and end the agent."""
 
 
-Action = Tell | Forget | StartCall | StartCommand | Recall | CancelCall | EndTree | AllowUntil | Leave
+Action = Tell | Forget | StartCall | StartCommand | Recall | CancelCall | EndTree | AllowUntil | Outranked | Leave

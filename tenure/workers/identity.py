@@ -32,8 +32,8 @@ _LOOK_AGAIN_MS: Final = 50
 class Identity:
     """A worker's id, the number of its agent, its folder, and the open locks.
 
-    The number is the wall clock's reading at the start, or one more than the last number in this folder if that is
-    higher. So two machines that were given one id by mistake do not use the same numbers: the coordinator keeps the
+    The number is the wall clock's reading at the start, or one more than the last number that this folder knows if that
+    is higher. So two machines that were given one id by mistake do not use the same numbers: the coordinator keeps the
     later one, and the other ends.
     """
 
@@ -45,6 +45,10 @@ class Identity:
     predecessor: int = 0
     """The number of the agent before this one in this folder, if all that it had started is proved gone, else 0: the
     locks say so, but only for the boot of the host that they were taken in."""
+
+    def note_outranked(self, generation: int) -> None:
+        """An agent of that number runs under this id: the next agent of this folder gets a higher one."""
+        (self.folder / "outranked").write_text(f"{generation}\n", encoding="ascii")
 
     def release(self) -> None:
         """Let another agent take over, as soon as all runners have ended."""
@@ -129,11 +133,15 @@ def _same_boot(path: Path) -> bool:
 def _next_generation(folder: Path, clock: Clock) -> tuple[int, int]:
     """The last agent's number, 0 for none, and this one's."""
     path, fresh = folder / "generation", folder / "generation.new"
-    before = int(path.read_text(encoding="ascii")) if path.exists() else 0
-    generation = max(before + 1, clock.now_ms())
+    before, outranked = _number(path), _number(folder / "outranked")
+    generation = max(before + 1, outranked + 1, clock.now_ms())
     with fresh.open("w", encoding="ascii") as file:
         file.write(f"{generation}\n")
         file.flush()
         os.fsync(file.fileno())
     fresh.rename(path)
     return before, generation
+
+
+def _number(path: Path) -> int:
+    return int(path.read_text(encoding="ascii")) if path.exists() else 0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 from tenure.protocol.worker_messages import Cause, Hello, Leaving
-from tenure.workers.actions import Leave, Tell
+from tenure.workers.actions import Leave, Outranked, Tell
 from tenure.workers.conclusions import give_back
 from tenure.workers.holds import NEVER, Stage
 
@@ -83,6 +83,7 @@ class Membership:
             self._hellos = 0
             self._parts.answers.repeat(now_ms, at_once=True)
         elif order.generation > self._profile.generation:
+            self._parts.ledger.act(Outranked(order.generation))
             self.drain(now_ms, at_once=True)
 
     def reconnected(self, now_ms: int) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from tenure.protocol.worker_messages import Finished, Hello, Released
 from tenure.version import VERSION
-from tenure.workers.actions import Forget, Leave, Tell
+from tenure.workers.actions import Forget, Leave, Outranked, Tell
 from tenure.workers.claims import Claims
 from tenure.workers.courier import Courier
 from tenure.workers.crew import Crew
@@ -134,6 +134,8 @@ class Shift:
                     told.append(action)
                 case Forget(task_id, fence):
                     self._spool.forget((task_id, fence))
+                case Outranked(generation):
+                    self._identity.note_outranked(generation)
                 case Leave():
                     self._is_over = True
                 case _:

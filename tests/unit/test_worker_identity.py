@@ -85,3 +85,14 @@ def test_agents_of_one_id_on_two_machines_never_have_one_number(tmp_path: Path) 
     assert again.generation == one.generation + 1, "it grows also when the wall clock is set back"
     other.release()
     again.release()
+
+
+def test_the_next_agent_outranks_the_one_that_its_predecessor_gave_way_to(tmp_path: Path) -> None:
+    # Else a machine whose clock is behind could not take its id back when the other machine is gone.
+    first = identity(tmp_path, "w")
+    first.note_outranked(first.generation + 1_000_000)
+    first.release()
+    second = identity(tmp_path, "w")
+    second.release()
+    assert second.generation == first.generation + 1_000_001
+    assert second.predecessor == first.generation
