@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 import time
+from dataclasses import replace
 
 from tenure.clock import SystemEntropy
 from tests.simulation.campaign import Folders, Tally, problems_of, quiet_logs, run_many, run_seed
@@ -26,16 +27,22 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--processes", type=int, default=None, help="how many processes; one per processor by default")
     parser.add_argument("--until-failure", action="store_true", help="stop at the first history that fails")
     parser.add_argument("--seed", type=int, default=None, help="replay this one seed")
+    parser.add_argument("--only", default="", help="let exactly these faults strike, separated by commas")
     parser.add_argument("--without", default="", help="replay without these faults, separated by commas")
     parser.add_argument("--trace", action="store_true", help="print everything that happened in the replayed seed")
     options = parser.parse_args(arguments)
     _order_sets()
+    plan = Plan(options.seed or 0, frozenset(_names(options.without)), _names(options.only))
     if options.seed is not None:
-        return _replay(options.seed, frozenset(filter(None, options.without.split(","))), trace=options.trace)
+        return _replay(plan, trace=options.trace)
     base = SystemEntropy().below(10**9) if options.base is None else options.base
     if options.until_failure:
         return _first_failure(base, options.seeds)
-    return _search(base, options.seeds, options.processes)
+    return _search(replace(plan, seed=base), options.seeds, options.processes)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, text.split(",")))
 
 
 def _order_sets() -> None:
@@ -50,29 +57,30 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def _replay(seed: int, without: frozenset[str], *, trace: bool) -> int:
+def _replay(plan: Plan, *, trace: bool) -> int:
     quiet_logs()
     folders = Folders()
     try:
-        facts, problems = run_seed(Plan(seed, without), folders)
+        facts, problems = run_seed(plan, folders)
     finally:
         folders.close()
     if trace:
         for fact in facts:
             _say(render(fact))
     for problem in problems:
-        _say(f"seed {seed}: {problem}")
+        _say(f"seed {plan.seed}: {problem}")
     if not problems:
-        _say(f"seed {seed}: all invariants hold")
+        _say(f"seed {plan.seed}: all invariants hold")
     return 1 if problems else 0
 
 
-def _search(base: int, seeds: int, processes: int | None) -> int:
+def _search(plan: Plan, seeds: int, processes: int | None) -> int:
+    base = plan.seed
     _say(f"{seeds} histories from base seed {base}")
     began = time.perf_counter()  # noqa: TID251 - how fast the machine is, not a part of any history
     tally = Tally()
     shown = 0
-    for part in run_many(base, seeds, processes):
+    for part in run_many(plan, seeds, processes):
         tally.add(part)
         for seed, problems in part.failed.items():
             shown += 1
@@ -82,7 +90,7 @@ def _search(base: int, seeds: int, processes: int | None) -> int:
             _say(f"  {tally.seeds} histories, {len(tally.failed)} failed")
     took_s = time.perf_counter() - began  # noqa: TID251 - same
     _table(tally)
-    unseen = [kind for kind in KINDS if not tally.seen[f"fault     {kind}"]]
+    unseen = [kind for kind in plan.only or KINDS if not tally.seen[f"fault     {kind}"]]
     if unseen and seeds >= _NEVER_STRUCK_FROM:
         _say(f"These faults never struck, so nothing was learned about them: {', '.join(unseen)}")
     _say(
@@ -91,7 +99,7 @@ def _search(base: int, seeds: int, processes: int | None) -> int:
         f"{tally.simulated_ms / 3_600_000:.1f} simulated hours, {len(tally.failed)} failed (base seed {base})"
     )
     for seed in sorted(tally.failed)[:3]:
-        _explain(seed)
+        _explain(replace(plan, seed=seed))
     return 1 if tally.failed or (unseen and seeds >= _NEVER_STRUCK_FROM) else 0
 
 
@@ -115,28 +123,29 @@ def _table(tally: Tally) -> None:
         _say(f"  {count:>9} {name}")
 
 
-def _explain(seed: int) -> None:
+def _explain(plan: Plan) -> None:
     """Say what broke, with as few faults as it takes."""
     quiet_logs()
     folders = Folders()
     try:
-        without = _shrunk(seed, folders)
-        problems = problems_of(Plan(seed, without), folders)
+        without = _shrunk(plan, folders)
+        problems = problems_of(replace(plan, without=without), folders)
     finally:
         folders.close()
-    _say(f"\nseed {seed} breaks, also without the faults named here:")
+    _say(f"\nseed {plan.seed} breaks, also without the faults named here:")
     for problem in problems[:5]:
         _say(f"  {problem}")
     switch = f" --without {','.join(sorted(without))}" if without else ""
-    _say(f"  replay: {sys.executable} -m tests.simulation --seed {seed}{switch} --trace")
+    switch += f" --only {','.join(plan.only)}" if plan.only else ""
+    _say(f"  replay: {sys.executable} -m tests.simulation --seed {plan.seed}{switch} --trace")
 
 
-def _shrunk(seed: int, folders: Folders) -> frozenset[str]:
+def _shrunk(plan: Plan, folders: Folders) -> frozenset[str]:
     """Which faults can be switched off with the seed still failing."""
     without: frozenset[str] = frozenset()
     for kind in KINDS:
         fewer = without | {kind}
-        if problems_of(Plan(seed, fewer), folders):
+        if problems_of(replace(plan, without=fewer), folders):
             without = fewer
     return without
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 from tenure.protocol.control_messages import Granted, Judged, Refused
 from tenure.protocol.timing import broker_timeout_ms
 from tenure.protocol.worker_messages import Finished, Hello, Released
-from tenure.workers.actions import Forget, Leave, Tell
+from tenure.workers.actions import Forget, Leave, Outranked, Tell
 from tenure.workers.claims import Claims
 from tenure.workers.inputs import Restored
 from tenure.workers.membership import Profile
@@ -24,7 +24,7 @@ from tests.simulation.hosts import Process
 from tests.simulation.slots import Crew
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from tenure.broker.memory import MemoryWorker
@@ -57,7 +57,8 @@ class Seat:
     capabilities: tuple[str, ...]
     labels: tuple[tuple[str, str], ...]
     generation: int = 0
-    starts: int = 0
+    predecessor: int = 0
+    outranked: int = 0
     agent: Agent | None = None
     restarting: bool = False
     retired: bool = False
@@ -69,13 +70,13 @@ class Seat:
             capabilities=self.capabilities,
             labels=self.labels,
             ttl_ms=self.ttl_ms,
-            predecessor_gone=self.starts > 1,
+            predecessor=self.predecessor,
         )
 
     def start(self) -> Agent:
         """A new agent; the one before must be gone."""
-        self.generation += 1
-        self.starts += 1
+        self.predecessor = self.generation
+        self.generation = max(self.generation + 1, self.outranked + 1, self.host.clock.now_ms())
         self.agent = Agent(self, self.generation)
         self.agent.start()
         return self.agent
@@ -162,9 +163,9 @@ class Agent(Process):
         self.claims.handle(happened, self.elapsed_ms())
         self._wake()
 
-    def hear(self, happened: Input) -> None:
+    def hear(self, read: Callable[[], list[Input]]) -> None:
         """A process has told something; the main loop reads it when it can."""
-        self.after(1, lambda: self._advance_with(happened))
+        self.after(1, lambda: self._advance_with(read))
 
     def worthwhile(self) -> int:
         """How many assignments may be taken, when it is worth a round trip; see `Desk.wait_for_room`."""
@@ -190,11 +191,11 @@ class Agent(Process):
         self._is_woken = False
         self._advance([])
 
-    def _advance_with(self, happened: Input) -> None:
+    def _advance_with(self, read: Callable[[], list[Input]]) -> None:
         if self.engine.now < self.stalled_until:
-            self.engine.at(self.stalled_until, lambda: self.deliver(lambda: self._advance_with(happened)))
+            self.engine.at(self.stalled_until, lambda: self.deliver(lambda: self._advance_with(read)))
             return
-        self._advance([happened])
+        self._advance(read())
 
     def _advance(self, happened: Iterable[Input]) -> None:
         while self.alive:
@@ -233,6 +234,8 @@ class Agent(Process):
                     told.append(action)
                 case Forget(task_id, fence):
                     self.spool.forget((task_id, fence))
+                case Outranked(generation):
+                    self.seat.outranked = generation
                 case Leave():
                     self._leave()
                 case _:

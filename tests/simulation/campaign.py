@@ -11,7 +11,8 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
@@ -129,15 +130,15 @@ def quiet_logs() -> None:
     logging.disable(logging.CRITICAL)
 
 
-def run_seeds(seeds: Iterable[int]) -> Tally:
-    """Several histories, one after the other."""
+def run_seeds(seeds: Iterable[int], plan: Plan) -> Tally:
+    """Several histories with the faults of the plan, one after the other."""
     quiet_logs()
     tally = Tally()
     folders = Folders()
     try:
         for seed in seeds:
             try:
-                facts, problems = run_seed(Plan(seed), folders)
+                facts, problems = run_seed(replace(plan, seed=seed), folders)
             except Exception as error:  # noqa: BLE001 - the campaign goes on, and names the seed
                 tally.failed[seed] = [f"the simulation itself broke: {type(error).__name__}: {error}"]
                 continue
@@ -149,9 +150,10 @@ def run_seeds(seeds: Iterable[int]) -> Tally:
     return tally
 
 
-def run_many(base: int, seeds: int, processes: int | None = None) -> Iterator[Tally]:
-    """Chunks of seeds, over all processors; in order of completion."""
+def run_many(plan: Plan, seeds: int, processes: int | None = None) -> Iterator[Tally]:
+    """So many seeds from that of the plan on, in chunks, over all processors; in order of completion."""
+    base = plan.seed
     chunks = [range(at, min(at + CHUNK, base + seeds)) for at in range(base, base + seeds, CHUNK)]
     count = processes or os.cpu_count() or 1
     with get_context("spawn").Pool(count) as pool:
-        yield from pool.imap_unordered(run_seeds, chunks)
+        yield from pool.imap_unordered(partial(run_seeds, plan=plan), chunks)

@@ -75,7 +75,6 @@ class PeopleFaults:
             ttl_ms=seat.ttl_ms,
             capabilities=seat.capabilities,
             labels=seat.labels,
-            generation=seat.generation + self.dice.pick((0, -2)),  # newer or older by one, never the same number
         )
         self.world.twins.append(twin)
         twin.start()

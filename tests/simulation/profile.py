@@ -58,15 +58,25 @@ class Profile:
         return kind in self.kinds
 
 
-def draw_profile(dice: Dice, without: frozenset[str]) -> Profile:
-    """One history in sixteen has no fault at all; the others have a handful of kinds, each several times."""
+def draw_profile(dice: Dice, without: frozenset[str], only: tuple[str, ...] = ()) -> Profile:
+    """One history in sixteen has no fault at all; the others have a handful of kinds, each several times.
+
+    In some of them everything strikes within a few seconds, for what holds against one fault may not hold against two.
+    """
     wanted = 0 if dice.below(16) == 0 else dice.pick((1, 2, 3, 4, 5, 6, 8))
-    chosen = [dice.pick(KINDS) for _ in range(wanted)]
+    chosen = list(only) or [dice.pick(KINDS) for _ in range(wanted)]
     quiet_ms = dice.between(6_000, 14_000)
+    worst_ms = dice.between(200, quiet_ms) if dice.chance(400) else -1
     strikes = [
-        (dice.between(200, quiet_ms), kind) for kind in chosen if kind in TIMED for _ in range(dice.pick((1, 2, 3)))
+        (_when(dice, worst_ms, quiet_ms), kind) for kind in chosen if kind in TIMED for _ in range(dice.pick((1, 2, 3)))
     ]
     per_mille = dice.pick((5, 20, 60))
     kinds = frozenset(chosen) - without
     kept = tuple(sorted((when, kind) for when, kind in strikes if kind not in without))
     return Profile(kinds=kinds, per_mille=per_mille, strikes=kept, quiet_ms=quiet_ms)
+
+
+def _when(dice: Dice, worst_ms: int, quiet_ms: int) -> int:
+    if worst_ms < 0:
+        return dice.between(200, quiet_ms)
+    return min(max(200, worst_ms + dice.between(-1_500, 1_500)), quiet_ms)

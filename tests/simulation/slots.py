@@ -7,6 +7,7 @@ then. User code here does nothing but take time; it may ignore SIGTERM, so that 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 from tenure.protocol.worker_messages import Failure, FailureKind, Outcome
@@ -78,6 +79,8 @@ class Slot:
     tree: int = 0
     seen: set[str] = field(default_factory=set[str])
     after: StartCommand | None = None
+    unheard: list[int] | None = None
+    """Calls that went to a tree whose end the agent has not heard of yet; None when there is no such tree."""
 
 
 @final
@@ -119,7 +122,7 @@ class Crew(Process):
         self.dice = book.dice.fork(f"crew {worker}")
         self.history = book.history
         self.slots = [Slot(index) for index in range(slots)]
-        self.tell: Callable[[Input], None] | None = None
+        self.tell: Callable[[Callable[[], list[Input]]], None] | None = None
         """The agent's ear; None while there is no agent."""
 
     # --- orders of the agent --------------------------------------------------------------------
@@ -133,24 +136,36 @@ class Crew(Process):
             case StartCommand():
                 self._start_command(slot, action)
             case Recall():
-                back, slot.queue = slot.queue, []
-                return [Recalled(slot.index, [start.call for start in back])]
+                return [Recalled(slot.index, self._recall(slot))]
             case CancelCall():
                 self._cancel_call(slot, action.call)
             case EndTree():
-                if not slot.active:
-                    return [TreeEnded(slot.index, gone=True)]
-                self._end(slot, "stop", self.host.clock.elapsed_ms(), action.grace_ms)
+                return self._end_tree(slot, action.grace_ms)
             case AllowUntil():
                 slot.until_ms, slot.grace_ms = action.until_ms, action.grace_ms
                 self._watch(slot)
         return []
 
+    def _end_tree(self, slot: Slot, grace_ms: int) -> list[Input]:
+        if not slot.active and slot.unheard is None:
+            return [TreeEnded(slot.index, gone=True)]
+        if slot.active:
+            self._end(slot, "stop", self.host.clock.elapsed_ms(), grace_ms)
+        return []
+
+    def _recall(self, slot: Slot) -> list[int]:
+        """What the child has not begun, also when it has died since."""
+        if slot.unheard is not None:
+            back, slot.unheard = slot.unheard, []
+            return back
+        queue, slot.queue = slot.queue, []
+        return [start.call for start in queue]
+
     def lose_agent(self) -> None:
         """The agent is gone: end everything, soon."""
         self.tell = None
         for slot in self.slots:
-            slot.after = None
+            slot.after = slot.unheard = None
             if slot.active:
                 self._end(slot, "agent", self.host.clock.elapsed_ms(), ORPHAN_GRACE_MS)
 
@@ -208,12 +223,16 @@ class Crew(Process):
     # --- starting -------------------------------------------------------------------------------
 
     def _start_call(self, slot: Slot, start: StartCall) -> None:
+        if slot.unheard is not None:
+            slot.unheard.append(start.call)
+            return
         if not slot.active:
             self._new_tree(slot, self.dice.between(5, 120))
         slot.queue.append(start)
         self._begin_later(slot)
 
     def _start_command(self, slot: Slot, start: StartCommand) -> None:
+        slot.unheard = None
         if slot.active:  # an idle child is ended first
             slot.after = start
             self._end(slot, "replaced", self.host.clock.elapsed_ms(), 0)
@@ -350,30 +369,32 @@ class Crew(Process):
         unstarted, slot.queue = [start.call for start in slot.queue], []
         reason, following = slot.reason, slot.after
         slot.after = None
-        if reason != "replaced":
-            self._say(
-                TreeEnded(
-                    slot.index,
-                    gone=gone,
-                    unstarted=unstarted,
-                    outcome=outcome,
-                    duration_ms=duration_ms,
-                    by_deadline=reason == "deadline",
-                    detail=how_text(reason),
-                )
-            )
+        if reason != "replaced" and self.tell is not None:
+            slot.unheard = unstarted
+            self.tell(partial(self._heard, slot, slot.tree, gone=gone, outcome=outcome, duration_ms=duration_ms))
         if following is not None and self.tell is not None:
             self._start_command(slot, following)
 
+    def _heard(self, slot: Slot, tree: int, *, gone: bool, outcome: Outcome | None, duration_ms: int) -> list[Input]:
+        """The agent reads of the end of a tree: only now what it had sent there since comes back, too."""
+        if slot.tree != tree or slot.unheard is None:
+            return []  # it has started a command in the slot since
+        unstarted, slot.unheard = slot.unheard, None
+        return [
+            TreeEnded(
+                slot.index,
+                gone=gone,
+                unstarted=unstarted,
+                outcome=outcome,
+                duration_ms=duration_ms,
+                by_deadline=slot.reason == "deadline",
+                detail=f"simulated end ({slot.reason or 'exit'})",
+            )
+        ]
+
     def _say(self, happened: Input) -> None:
-        ear = self.tell
-        if ear is not None:
-            ear(happened)
-
-
-def how_text(reason: str) -> str:
-    """What the end of a tree is explained with."""
-    return f"simulated end ({reason or 'exit'})"
+        if self.tell is not None:
+            self.tell(lambda: [happened])
 
 
 def _outcome(run: Run) -> Outcome:

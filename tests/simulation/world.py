@@ -40,6 +40,8 @@ class Plan:
 
     seed: int
     without: frozenset[str] = frozenset()
+    only: tuple[str, ...] = ()
+    """Exactly these faults, when there are any here."""
 
 
 @final
@@ -49,7 +51,7 @@ class World:
     def __init__(self, plan: Plan, folder: Path) -> None:
         dice = Dice(plan.seed)
         self.dice = dice.fork("world")
-        self.profile: Profile = draw_profile(dice.fork("profile"), plan.without)
+        self.profile: Profile = draw_profile(dice.fork("profile"), plan.without, plan.only)
         self.folder = folder
         self.engine = Engine()
         self.history = History(self.engine)
@@ -135,7 +137,6 @@ class World:
             ttl_ms=self.dice.pick(TTLS),
             capabilities=("cpu", "gpu") if name == "w1" else ("cpu",),
             labels=(("room", name),),
-            generation=2,
         )
 
     def _coordinator_ended(self, process: CoordinatorProcess) -> None:
