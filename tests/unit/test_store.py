@@ -104,7 +104,15 @@ def _highest(statement: str, limit: int) -> int:
 
 @pytest.mark.parametrize(
     "name",
-    ["queued_capabilities", "list_capabilities", "next_due", "ready_tasks", "ready_directed_tasks", "live_leases"],
+    [
+        "queued_capabilities",
+        "list_capabilities",
+        "count_tasks",
+        "next_due",
+        "ready_tasks",
+        "ready_directed_tasks",
+        "live_leases",
+    ],
 )
 def test_what_the_loop_asks_often_never_walks_all_tasks(store: Database, path: Path, name: str) -> None:
     """The table only grows; every turn would take longer."""

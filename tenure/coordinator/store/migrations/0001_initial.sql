@@ -82,6 +82,7 @@ CREATE INDEX task_ready ON task (capability, priority DESC, position) WHERE stat
 CREATE INDEX task_directed ON task (priority DESC, position) WHERE state = 'QUEUED' AND directed = 1;
 CREATE INDEX task_delayed ON task (not_before_ms) WHERE state = 'QUEUED' AND not_before_ms > 0;
 CREATE INDEX task_open ON task (state, capability) WHERE state NOT IN ('SUCCEEDED', 'FAILED', 'CANCELLED', 'ABANDONED');
+CREATE INDEX task_ended ON task (state) WHERE state IN ('SUCCEEDED', 'FAILED', 'CANCELLED', 'ABANDONED');
 
 CREATE TRIGGER task_starts_queued BEFORE INSERT ON task WHEN NEW.state <> 'QUEUED'
 BEGIN SELECT RAISE(ABORT, 'a task starts QUEUED'); END;

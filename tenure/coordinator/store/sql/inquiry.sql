@@ -75,8 +75,10 @@ WHERE state NOT IN ('SUCCEEDED', 'FAILED', 'CANCELLED', 'ABANDONED')
 GROUP BY capability, state ORDER BY capability, state LIMIT :limit;
 
 -- name: count_tasks
--- How many tasks are in each state.
-SELECT state, COUNT(*) FROM task GROUP BY state;
+-- How many tasks are in each state. Two halves, so that each is counted in its index and no task itself is read.
+SELECT state, COUNT(*) FROM task WHERE state NOT IN ('SUCCEEDED', 'FAILED', 'CANCELLED', 'ABANDONED') GROUP BY state
+UNION ALL
+SELECT state, COUNT(*) FROM task WHERE state IN ('SUCCEEDED', 'FAILED', 'CANCELLED', 'ABANDONED') GROUP BY state;
 
 -- name: story_task
 -- The first line of a task's story.
