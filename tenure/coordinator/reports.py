@@ -152,10 +152,19 @@ def _release(turn: Turn, worker: WorkerView, event: Released) -> None:
         _not_ended(turn, worker, lease, event.detail)
         return
     if not event.started:
+        _note_refusal(turn, worker, event)
         give_back(turn, lease, wait_ms=_REFUSED_WAIT_MS if event.cause is Cause.REFUSED else 0)
     elif lease.state is LeaseState.ACTIVE:
         _ended(turn, worker, lease, event)
     acceptance.judge(turn, worker, binding, Verdict.ACCEPTED)
+
+
+def _note_refusal(turn: Turn, worker: WorkerView, event: Released) -> None:
+    """A worker that cannot run a task says why, and nothing else would: the next one is asked in a second."""
+    task_id = event.binding.task_id
+    if event.cause is Cause.REFUSED and turn.memory.is_first_refusal(f"{worker.worker_id} {task_id}", event.detail):
+        text = f"{worker.worker_id} cannot run it and gave it back: {event.detail or 'it did not say why'}."
+        turn.record("given_back", text, task_id=task_id, worker_id=worker.worker_id)
 
 
 def _is_offered_to(lease: LiveLease, worker: WorkerView, binding: Binding) -> bool:

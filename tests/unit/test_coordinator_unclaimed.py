@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tenure.protocol.envelope import Requirements
-from tenure.protocol.worker_messages import Cause
+from tenure.protocol.worker_messages import Cause, Released
 from tests.scripted_fleet import EXPIRY_MS, ScriptedFleet, drop, granted, refusals, verdicts
 
 UNCLAIMED_MS = 15_000
@@ -224,6 +224,19 @@ def test_a_refused_assignment_waits_a_second_before_it_is_offered_again(fleet: S
     fleet.live(1_000)
     fleet.step()
     assert fleet.records.leases(task) == ["RELEASED", "OFFERED"]
+
+
+def test_why_a_worker_cannot_run_a_task_is_told_once(fleet: ScriptedFleet) -> None:
+    worker = fleet.worker()
+    task = fleet.submit()
+    for _ in range(3):
+        hand = worker.claim()
+        drop(worker, hand)
+        worker.report(
+            Released(binding=hand.binding, cause=Cause.REFUSED, started=False, tree_gone=True, detail="too old")
+        )
+        fleet.live(2_000)
+    assert fleet.client.explain(task).count("w1 cannot run it and gave it back: too old.") == 1
 
 
 def test_giving_back_twice_is_answered_and_changes_nothing(fleet: ScriptedFleet) -> None:
