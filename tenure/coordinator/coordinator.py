@@ -68,6 +68,7 @@ class Coordinator:
         self._world, self._sites = recovery.open_world(store, options.namespace, clock.now_ms())
         self._wire = Wire(broker, self._sites)
         self._offers = sweeper.UnclaimedOffers(broker, options.unclaimed_ms)
+        self._wall_ahead_ms = clock.now_ms() - clock.elapsed_ms()
         self._memory = self._load()
         self._blind = True
         self._broker_known: BrokerState | None = None
@@ -109,6 +110,7 @@ class Coordinator:
             return
         try:
             with self._store.transaction():
+                scheduler.follow_clock(turn)
                 for delivery in received:
                     self._take(turn, delivery)
                 if news is not None:
@@ -140,6 +142,7 @@ class Coordinator:
             turn = self._new_turn()
             try:
                 with self._store.transaction():
+                    scheduler.follow_clock(turn)
                     self._take(turn, delivery)
             except _REFUSED as error:
                 LOG.exception("an entry was refused by the database")
@@ -150,6 +153,7 @@ class Coordinator:
             self._talk(turn, [delivery], [])
 
     def _talk(self, turn: Turn, received: Sequence[Delivery], news: News) -> None:
+        self._wall_ahead_ms = self._memory.wall_ahead_ms
         echoes = {worker.worker_id: heartbeats.echo(self.epoch, worker) for worker, _ in news}
         echo_ttl_ms = max((worker.ttl_ms for worker, _ in news), default=1_000) * 2
         self._wire.add(turn.out.publications, turn.out.withdrawals)
@@ -224,7 +228,7 @@ class Coordinator:
             fleet=registry.load(self._store, elapsed_ms),
             leases=leases.load(self._store, elapsed_ms),
             heard_until_ms=elapsed_ms,
-            wall_ahead_ms=self._clock.now_ms() - elapsed_ms,
+            wall_ahead_ms=self._wall_ahead_ms,
         )
         recovery.count_holdings(memory)
         memory.ready.update(str(row[0]) for row in self._store.rows("queued_capabilities"))

@@ -27,12 +27,24 @@ _SMALLEST_JUMP_MS: Final = 1_000
 
 def schedule(turn: Turn) -> None:
     """Offer what credit and eligibility allow."""
-    _follow_clock(turn)
     _wake_delayed(turn)
     for capability in sorted(turn.memory.ready):
         _fill(turn, capability)
     if turn.memory.directed_ready or turn.memory.directed_passed:
         _direct(turn)
+
+
+def follow_clock(turn: Turn) -> None:
+    """Move the delays along when the wall clock was set: a delay is a duration, and a jump is not a wait.
+
+    Comes first in a turn: the delays that the turn itself begins count from the clock as it is now.
+    """
+    ahead_ms = turn.now_ms - turn.elapsed_ms
+    jump_ms = ahead_ms - turn.memory.wall_ahead_ms
+    turn.memory.wall_ahead_ms = ahead_ms
+    if abs(jump_ms) > _SMALLEST_JUMP_MS:
+        turn.store.run("delays_moved", (jump_ms,))
+        turn.memory.next_due_ms = 0
 
 
 def wanted(turn: Turn) -> bool:
@@ -81,16 +93,6 @@ def _direct(turn: Turn) -> None:
         memory.directed_passed += passed
     else:
         memory.directed_ready = True
-
-
-def _follow_clock(turn: Turn) -> None:
-    """Move the delays along when the wall clock was set: a delay is a duration, and a jump is not a wait."""
-    ahead_ms = turn.now_ms - turn.elapsed_ms
-    jump_ms = ahead_ms - turn.memory.wall_ahead_ms
-    turn.memory.wall_ahead_ms = ahead_ms
-    if abs(jump_ms) > _SMALLEST_JUMP_MS:
-        turn.store.run("delays_moved", (jump_ms,))
-        turn.memory.next_due_ms = 0
 
 
 def _wake_delayed(turn: Turn) -> None:

@@ -57,7 +57,7 @@ class Memory:
     heard_until_ms: int = 0
     """Elapsed time up to which all heartbeats were read and applied; silence is judged as of then, not as of now."""
     wall_ahead_ms: int = 0
-    """Wall clock minus elapsed time, as of the last turn that scheduled: a change is a jump of the wall clock."""
+    """Wall clock minus elapsed time, as of the last turn that was committed: a change is a jump of the wall clock."""
     next_due_ms: int = 0
     """Wall-clock moment at which a delayed task becomes ready; 0 when unknown, -1 when there is none."""
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tenure.coordinator.store.database import Database
+from tenure.errors import StoreFull
 from tenure.protocol.client_messages import Assign, BeatWorker, DrainWorker, RegisterWorker
 from tenure.protocol.envelope import Requirements, Retry
 from tenure.protocol.worker_messages import Cause
@@ -94,6 +96,36 @@ def test_a_delayed_task_holds_nobody_up(fleet: ScriptedFleet) -> None:
     fleet.submit(delay_ms=5_000, priority=9)
     task = fleet.submit()
     assert fleet.records.state(task) == "OFFERED"
+
+
+def test_a_delay_that_begins_as_the_wall_clock_is_set_forward_is_no_longer_for_that(fleet: ScriptedFleet) -> None:
+    worker = fleet.worker()
+    task = fleet.submit()
+    hand = worker.claim()
+    fleet.clock.jump_wall_ms(600_000)
+    worker.release(hand, Cause.REFUSED, started=False)
+    fleet.live(3_000)
+    assert fleet.records.leases(task) == ["RELEASED", "OFFERED"]
+
+
+def test_a_jump_of_the_wall_clock_is_not_forgotten_with_a_turn_that_was_undone(
+    fleet: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.worker(slots=2)
+    task = fleet.submit(delay_ms=5_000)
+    fleet.clock.jump_wall_ms(-600_000)
+    with monkeypatch.context() as disk:
+        disk.setattr(Database, "run_many", _no_space)
+        fleet.client.send(fleet.client.submission(envelope()))
+        with pytest.raises(StoreFull):
+            fleet.step()
+    fleet.step()
+    fleet.live(6_000)
+    assert fleet.records.state(task) == "OFFERED"
+
+
+def _no_space(*_: object) -> int:
+    raise StoreFull("the disk is full")
 
 
 def test_a_repeat_without_backoff_is_ready_at_once_when_the_wall_clock_is_set_back(fleet: ScriptedFleet) -> None:
