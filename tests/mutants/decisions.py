@@ -158,8 +158,8 @@ CANCELLATION: Final = (
         "cancelled_claim_granted",
         "a claim of a task that is being cancelled is answered with a stop",
         _REPORTS,
-        "    if task is not None and task[1] == TaskState.CANCELLING:\n        stop =",
-        "    if task is not None and turn is None:\n        stop =",
+        "    if lease.stopping:\n        stop =",
+        "    if turn is None:\n        stop =",
     ),
     mutant(
         "started_and_offered_again",
