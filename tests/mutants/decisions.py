@@ -182,9 +182,9 @@ WIRE: Final = (
         "settled_before_commit",
         "what was received is acknowledged only after the commit",
         _COORDINATOR,
-        "            with self._store.transaction():\n                scheduler.follow_clock(turn)\n                for delivery in received:\n",
+        "            with self._store.transaction():\n                scheduler.follow_clock(turn)\n",
         "            self._wire.settle(received)\n"
-        "            with self._store.transaction():\n                scheduler.follow_clock(turn)\n                for delivery in received:\n",
+        "            with self._store.transaction():\n                scheduler.follow_clock(turn)\n",
     ),
     Mutant(
         "said_before_commit",

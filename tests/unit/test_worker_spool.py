@@ -96,7 +96,8 @@ def test_a_full_disk_keeps_reports_in_memory_and_says_so_once(
     def refuse(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with monkeypatch.context() as full, caplog.at_level(logging.WARNING):
+    caplog.set_level(logging.WARNING, logger="tenure")
+    with monkeypatch.context() as full:
         full.setattr(os, "write", refuse)
         spool.add([entry(report(1))], safely=True)
         spool.add([entry(report(2))], safely=True)
