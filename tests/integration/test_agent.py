@@ -4,11 +4,13 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tenure.protocol.assignment import Ticket
 from tenure.protocol.control_messages import Drain, Stop, StopReason
 from tenure.protocol.worker_messages import (
     Cause,
@@ -331,12 +333,14 @@ def test_calls_behind_a_long_one_go_to_another_slot(start: StartBench) -> None:
         bench.result(ticket)
     long, *short = bench.publish(call("sleep", 2.0, start="claimed"), *[call("sleep", 0, start="claimed")] * 30)
     for ticket in short:
-        bench.until(
-            lambda ticket=ticket: bench.of(Finished, ticket) or bench.of(Released, ticket), "a short call is over"
-        )
+        bench.until(partial(_is_over, bench, ticket), "a short call is over")
     assert not bench.of(Finished, long)
     assert all(not release.started for ticket in short for release in bench.of(Released, ticket))
     bench.result(long)
+
+
+def _is_over(bench: Bench, ticket: Ticket) -> bool:
+    return bool(bench.of(Finished, ticket)) or bool(bench.of(Released, ticket))
 
 
 def test_draining_finishes_what_runs_and_says_goodbye(start: StartBench) -> None:
