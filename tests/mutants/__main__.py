@@ -85,6 +85,8 @@ class Bench:
             "not slow",
         ]
         code, output = self._run(["-m", "pytest", *options, *self._files, *PROPERTY])
+        if any(line.startswith("ERROR ") and "::" not in line for line in output.splitlines()):
+            raise SystemExit(f"A mutant is no program: {output[-500:]}")
         return _first(output, "FAILED ", "ERROR ") or ("pytest failed" if code else "")
 
     def _simulation(self) -> str:

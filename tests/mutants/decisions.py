@@ -34,7 +34,7 @@ EXPIRY: Final = (
         "after a fault every live lease gets a full term",
         _RECOVERY,
         "    for lease in memory.leases:\n        lease.renewed_ms = elapsed_ms\n",
-        "",
+        "    for lease in memory.leases:\n",
     ),
     mutant(
         "no_term_after_a_stop",
@@ -100,7 +100,7 @@ DIRECTIVES: Final = (
         "a further attempt needs a directive that somebody has approved",
         _DIRECTIVES,
         '        _approve(turn, directive_id, POLICY, f"lost attempt',
-        '        str((turn, directive_id, POLICY, f"lost attempt',
+        '        str(turn) or _approve(turn, directive_id, POLICY, f"lost attempt',
     ),
     mutant(
         "loss_counts_as_failure",

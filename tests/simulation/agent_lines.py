@@ -12,7 +12,7 @@ from tenure.broker.base import EntryId
 from tenure.errors import StreamMissing, TenureError
 from tenure.protocol.control_messages import CONTROL
 from tenure.protocol.message import decode
-from tenure.protocol.timing import beat_interval_ms, broker_timeout_ms
+from tenure.protocol.timing import beat_interval_ms, broker_timeout_ms, expiry_ms
 from tenure.workers.inputs import BeatTaken, Ordered, Reconnected, Taken
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class PulseLine(Line):
         beat = claims.pulse(began_ms)
         self._shortest_ms = claims.shortest_ttl_ms()
         raw = beat.model_dump_json().encode()
-        ttl_ms = agent.seat.ttl_ms
+        life_ms = expiry_ms(agent.seat.ttl_ms)
 
         def taken(answer: tuple[str, str]) -> None:
             echo, marker = answer
@@ -125,7 +125,7 @@ class PulseLine(Line):
             self._look_at_marker(marker)
             self._rest(began_ms)
 
-        self.call(lambda face: (face.beat(raw, ttl_ms), face.marker()), taken)
+        self.call(lambda face: (face.beat(raw, life_ms), face.marker()), taken)
 
     def _rest(self, began_ms: int) -> None:
         interval_ms = beat_interval_ms(min(self._shortest_ms, self.agent.seat.ttl_ms))

@@ -116,7 +116,7 @@ class Faults:
         process = self.world.coordinator
         if process is None or not process.alive or process.stands_still:
             return ""
-        duration_ms = self.dice.pick((300, 1_200, 1_900, 3_000, 6_000))
+        duration_ms = self.dice.pick((300, 1_200, 1_500, 1_800, 3_000, 6_000))
         if self.dice.chance(700):
             process.stop_in, process.stop_ms = self.dice.between(1, 40), duration_ms
             return f"for {duration_ms} ms in {process.stop_in} points"
