@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tenure.broker.base import EntryId
+from tenure.broker.memory_store import START
 from tenure.coordinator import scheduler
-from tenure.errors import StoreFull
+from tenure.errors import StoreFull, Superseded
+from tenure.protocol.client_messages import Cancel
 from tenure.protocol.control_messages import Stop, StopReason
 from tenure.protocol.envelope import Retry
 from tests.scripted_fleet import EXPIRY_MS, Hand, ScriptedFleet, envelope, granted, refusals
@@ -67,3 +70,30 @@ def test_what_was_received_stays_on_the_broker_until_it_is_committed(
     fleet.step()
     fleet.client.read()
     assert fleet.client.replies[request].admitted
+
+
+def test_a_coordinator_that_finds_a_newer_ones_assignments_ends(fleet: ScriptedFleet) -> None:
+    fleet.worker()
+    newer = EntryId(fleet.coordinator.epoch + 1, 1)
+    fleet.server.add(fleet.broker.keys.capability("cpu"), b"an assignment of the newer one", newer)
+    fleet.client.send(fleet.client.submission(envelope()))
+    with pytest.raises(Superseded):
+        fleet.step()
+
+
+def test_an_assignment_whose_task_was_cancelled_while_the_broker_was_full_is_not_sent(fleet: ScriptedFleet) -> None:
+    fleet.worker()
+    fleet.client.send(fleet.client.submission(envelope()))
+    fleet.server.full = True
+    fleet.step()
+    ((task,),) = fleet.records.rows("SELECT task_id FROM task WHERE state = 'OFFERED'")
+    fleet.server.full = False
+    fleet.client.send(Cancel(task_ids=(task,)))
+    fleet.server.full = True
+    fleet.step()
+    fleet.server.full = False
+    fleet.step()
+    stream = fleet.server.stream(fleet.broker.keys.capability("cpu"))
+    assert fleet.records.state(task) == "CANCELLED"
+    assert stream is not None
+    assert stream.last_id == START
