@@ -195,6 +195,12 @@ class BrokerUnsafe(BrokerError):
     code = "broker_unsafe"
 
 
+class NamespaceTaken(BrokerError):
+    """The namespace's data on the broker was written by the coordinator of another database."""
+
+    code = "namespace_taken"
+
+
 class BrokerFull(BrokerError):
     """The broker has reached its memory limit and refuses writes."""
 

@@ -33,7 +33,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("lorenz.csv"))
     arguments = parser.parse_args()
 
-    rows, lost = sweep(arguments.points, arguments.steps, arguments.retries)
+    try:
+        rows, lost = sweep(arguments.points, arguments.steps, arguments.retries)
+    except tenure.TenureError as error:
+        raise SystemExit(f"sweep: {error}") from None
+    except KeyboardInterrupt:
+        raise SystemExit("Interrupted. The tasks go on; start it again for their results.") from None
     write(rows, arguments.out)
     plot(rows, arguments.out.with_suffix(".png"))
     classic = next((row["exponent"] for row in rows if row["rho"] == PUBLISHED[0]), None)

@@ -29,6 +29,7 @@ def broker(desk: Desk, folder: Path | None, port: int, unix_socket: Path | None,
     from tenure.cli.signals import Signals
     from tenure.errors import BrokerUnreachable
 
+    desk.runs_own_broker()
     folder = (folder or desk.settings.data_dir / "broker").absolute()
     options = EmbeddedOptions(folder=folder, port=port, unix_socket=unix_socket, max_memory_mb=max_memory_mb)
     with (

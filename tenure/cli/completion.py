@@ -8,13 +8,13 @@ import click
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    r"""Print the completion script of a shell.
+    """Print the completion script of a shell.
 
     \b
     bash:  eval "$(tenure completion bash)"            in ~/.bashrc
     zsh:   eval "$(tenure completion zsh)"             in ~/.zshrc
     fish:  tenure completion fish > ~/.config/fish/completions/tenure.fish
-    """
+    """  # noqa: D301 - click keeps the lines after a backspace as they are
     from click.shell_completion import get_completion_class
 
     from tenure.cli.commands import tenure

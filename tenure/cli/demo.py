@@ -32,6 +32,7 @@ def demo(desk: Desk) -> None:
     """
     from tenure.cli.demo_stage import open_stage
 
+    desk.runs_own_broker()
     started_ms = desk.session.clock.elapsed_ms()
     with tempfile.TemporaryDirectory(prefix="tenure-demo-") as folder, open_stage(desk, Path(folder)) as stage:
         report = _acts(stage)

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 NAMESPACE: Final = "demo"
 CAPABILITY: Final = "lorenz"
-LEASE_TTL: Final = "4s"
+LEASE_TTL: Final = "5s"
 FIRST: Final = "worker-a"
 SECOND: Final = "worker-b"
 _TASKS: Final = "tenure.cli.demo_tasks"
-_PATIENCE_MS: Final = 30_000
+_PATIENCE_MS: Final = 60_000
 
 
 @final

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tenure.cli.demo_stage import Stage
     from tenure.cli.records import What
 
-_WORK_S: Final = 0.8
+_WORK_S: Final = 1.2
 _FEWEST_STEPS: Final = 20_000
 
 
@@ -92,6 +92,7 @@ def tell_story(stage: Stage, steps: int) -> Told:
 
 def _fall_silent(stage: Stage, task_id: str) -> None:
     lease = _await(stage, "leases", "the first lease", task_id=task_id, state="ACTIVE")
+    stage.wait("the first progress", lambda: stage.rows("tasks", task_id=task_id)[0]["progress"] is not None)
     agent = stage.fleet.part(FIRST)
     agent.signal(signal.SIGSTOP)
     stage.say(f"{lease['worker_id']} got the lease on attempt {lease['attempt']}, under fence {lease['fence']}.")

@@ -100,6 +100,14 @@ class Desk:
             self._settings = load_settings(settings_file=self._shared.get("settings"), **given)
         return self._settings
 
+    def runs_own_broker(self) -> None:
+        """Refuse an address given on the command line to a command that brings its own broker. Raises `UsageError`."""
+        if self._shared.get("broker_url") or self._shared.get("broker_url_file"):
+            raise UsageError(
+                "this command runs a broker of its own and takes no address",
+                "Leave the option out, or run `tenure coordinator` and `tenure worker` with it",
+            )
+
     @property
     def fleet(self) -> Fleet:
         """The client, connected once."""

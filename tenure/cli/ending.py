@@ -11,6 +11,7 @@ from tenure.cli.desk import with_desk
 from tenure.cli.output import Column
 from tenure.cli.records import task_id_argument
 from tenure.errors import TaskError, TaskFailed
+from tenure.protocol.states import TERMINAL_TASK_STATES, TaskState
 
 if TYPE_CHECKING:
     from tenure.cli.desk import Desk
@@ -23,6 +24,8 @@ _ENDS: Final = (
     Column("RESULT", "result"),
     Column("ERROR", "error"),
 )
+_KNOWN_ENDS: Final = frozenset({*TERMINAL_TASK_STATES, TaskState.LOST})
+_ANSWER_S: Final = 10.0
 _HANDLER: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _timeout: Final = click.option("--timeout", metavar="DURATION", help="How long to wait, such as 90s.")
 
@@ -55,7 +58,10 @@ def result(desk: Desk, task_id: str, timeout: str | None) -> None:
     rows = query(desk, "tasks", {"task_id": task_id}, 1)
     # A handler's reference has a colon and no space; whatever else ran was a program.
     as_text = bool(rows) and _HANDLER.fullmatch(str(rows[0].get("work", ""))) is None
-    print_value(desk, desk.fleet.handle(task_id), as_text=as_text, timeout=_seconds(timeout) or 0)
+    seconds = _seconds(timeout) or 0
+    if not rows or rows[0]["state"] in _KNOWN_ENDS:
+        seconds = max(seconds, _ANSWER_S)  # nothing to wait for but the coordinator's answer
+    print_value(desk, desk.fleet.handle(task_id), as_text=as_text, timeout=seconds)
 
 
 def print_value(desk: Desk, handle: Handle[Any], *, as_text: bool, timeout: float | None = None) -> None:

@@ -52,7 +52,7 @@ class MapForm:
 @task_options
 @with_desk
 def map_rows(desk: Desk, /, **options: object) -> int:
-    r"""Run a function or a program once per row, and write one result per row.
+    """Run a function or a program once per row, and write one result per row.
 
     \b
     tenure map tasks:exponent --csv grid.csv --out results.csv
@@ -60,7 +60,7 @@ def map_rows(desk: Desk, /, **options: object) -> int:
 
     In a program's arguments {path}, {line} or {column} stand for what the row says. Started again, the command runs
     only what is missing. Exits with 1 when rows have no result.
-    """
+    """  # noqa: D301 - click keeps the lines after a backspace as they are
     from tenure.cli.map_journal import Journal
     from tenure.cli.map_progress import Tally, meter
     from tenure.cli.map_rows import Source

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, final
 import click
 
 from tenure.cli.desk import collect, with_desk
+from tenure.cli.modules import require_modules
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +66,9 @@ def up(desk: Desk, /, **options: object) -> None:
     from tenure.cli.local_fleet import FleetPlan, LocalFleet
     from tenure.cli.signals import Signals
 
+    desk.runs_own_broker()
     form = collect(UpForm, options)
+    require_modules(form.allow)
     folder = (form.data or desk.settings.up_dir).absolute()
     plan = FleetPlan(folder, desk.settings.namespace)
     with Signals() as signals:

@@ -138,7 +138,7 @@ def _error_of(done: Done, lost: Literal["raise", "wait"]) -> TaskError | None:
             return TaskAbandoned(f"task {done.task_id} was lost and its retry was denied", explain)
         case TaskState.LOST if lost == "raise":
             return TaskLost(
-                f"task {done.task_id} was lost: its worker has not been heard of",
+                f"task {done.task_id} was lost: {done.detail or 'its lease ran out'}",
                 f"Decide with `tenure directives approve {done.task_id}` or `deny`",
             )
         case _:

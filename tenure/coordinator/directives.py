@@ -54,10 +54,9 @@ def after_loss(turn: Turn, lease: LiveLease, loss: Loss) -> None:
         _approve(turn, directive_id, POLICY, f"lost attempt {lost_count + 1} of {retry.lost} that may be repeated")
         again(turn, lease, capability, (1, 0), backoff_ms(retry, lost_count))
         return
-    detail = f"{loss.reason}; directive {directive_id} waits for a decision"
     turn.tell(
         watcher,
-        Done(task_id=lease.task_id, state=TaskState.LOST, attempt=lease.attempt, fence=lease.fence, detail=detail),
+        Done(task_id=lease.task_id, state=TaskState.LOST, attempt=lease.attempt, fence=lease.fence, detail=loss.detail),
     )
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from tenure.broker.base import BrokerState, EntryId
 from tenure.broker.incarnation import Incarnation, compare
 from tenure.coordinator import leases
-from tenure.errors import BrokerFull
+from tenure.errors import BrokerFull, NamespaceTaken
 from tenure.protocol.states import LeaseState
 
 if TYPE_CHECKING:
@@ -62,8 +62,17 @@ def take_stock(turn: Turn, broker: CoordinatorBroker, wire: Wire, found: BrokerS
 
     The new marker is set only after the commit: a crash in between shows as lost data once more, which is safe, and so
     does a broker that is too full to take the marker. Answers what the broker should show from here on.
+
+    Raises:
+        NamespaceTaken: the marker is another database's.
     """
     world = turn.store.records("world")[0]
+    own = f"{world['created_at_ms']:x}-"
+    if found.marker and not found.marker.startswith(own):
+        raise NamespaceTaken(
+            f"namespace {turn.world!r} on this broker belongs to another database than {turn.store.path}",
+            "Choose another --namespace, or that database; if it is gone for good, delete its key `incarnation` there",
+        )
     known = BrokerState(world["broker_run_id"], world["broker_marker"], "", "")
     incarnation = compare(known, found)
     streams = all_streams(turn.memory)
@@ -72,7 +81,7 @@ def take_stock(turn: Turn, broker: CoordinatorBroker, wire: Wire, found: BrokerS
         _publish_missing(turn, broker, wire.unpublished())
     else:
         wire.drop_unpublished()
-        marker = turn.entropy.token(16)
+        marker = own + turn.entropy.token(16)
         _start_over(turn, broker, (found.run_id, marker), first=not world["broker_marker"])
         known = replace(known, run_id=found.run_id, marker=marker)
         with suppress(BrokerFull):

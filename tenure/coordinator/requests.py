@@ -109,7 +109,15 @@ def _watch(turn: Turn, client_id: str, task_ids: tuple[str, ...]) -> Rows:
         state = TaskState(row[1])
         if state in TERMINAL_TASK_STATES or state is TaskState.LOST:
             failure = Failure.model_validate_json(row[5]) if row[5] is not None else None
-            done = Done(task_id=task_id, state=state, attempt=row[2], fence=row[3], value=row[4], failure=failure)
+            done = Done(
+                task_id=task_id,
+                state=state,
+                attempt=row[2],
+                fence=row[3],
+                value=row[4],
+                failure=failure,
+                detail=row[6] or "",
+            )
             turn.out.done.setdefault(client_id, []).append(done)
         if state not in TERMINAL_TASK_STATES:
             turn.memory.watchers.setdefault(task_id, set()).add(client_id)

@@ -38,7 +38,7 @@ def run_coordinator(
     Raises:
         StoreError: the database cannot be opened, or another coordinator holds it.
         Superseded: a newer coordinator has taken over.
-        BrokerRefused, BrokerUnsafe: the broker will not do; nothing was changed.
+        BrokerRefused, BrokerUnsafe, NamespaceTaken: the broker will not do; nothing was changed.
     """
     with Database(options.database) as store:
         coordinator = Coordinator(options, store=store, broker=broker, clock=clock, entropy=entropy)

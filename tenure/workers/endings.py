@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _FAILURE: Final = TypeAdapter(Failure)
 _MAX_MESSAGE: Final = 2_000
 _OUT_OF_MEMORY: Final = ": the kernel had to end a process of this control group, which was out of memory"
+_MAX_WORDS: Final = 200
 _MAX_TRACE: Final = 8_000
 _TRANSIENT: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EIO})
 
@@ -91,7 +92,9 @@ def _command_outcome(report: dict[str, Any], limit_bytes: int) -> Outcome:
         return Outcome(value=value)
     kind = FailureKind.EXIT_CODE if code > 0 else FailureKind.SIGNAL
     trace = report["stderr"][-_MAX_TRACE:]
-    return Outcome(failure=Failure(kind=kind, message=_how(report, None), trace=trace, exit_code=code))
+    words = trace.rstrip().rpartition("\n")[2].strip()[:_MAX_WORDS]
+    message = f"{_how(report, None)}: {words}" if words else _how(report, None)
+    return Outcome(failure=Failure(kind=kind, message=message, trace=trace, exit_code=code))
 
 
 def _not_found(command: StartCommand, error: int) -> Outcome:

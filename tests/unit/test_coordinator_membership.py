@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from tenure.errors import NamespaceTaken
 from tenure.protocol.client_messages import DrainWorker
 from tenure.protocol.control_messages import Drain, Registered
 from tenure.protocol.message import MAX_INT
@@ -117,3 +118,14 @@ def test_a_task_is_found_by_its_key(fleet: ScriptedFleet) -> None:
     client.submit(envelope(), key="yours")
 
     assert [row["task_id"] for row in client.query("tasks", key="mine")] == [task]
+
+
+def test_a_namespace_that_belongs_to_another_database_is_refused(fleet: ScriptedFleet) -> None:
+    """Two coordinators on two databases would take each other's requests."""
+    broker = fleet.broker.coordinator()
+    broker.mark("0-of-another-database")
+
+    fleet.restart()
+
+    with pytest.raises(NamespaceTaken, match="belongs to another database"):
+        fleet.step()

@@ -193,7 +193,7 @@ def test_a_database_that_could_not_be_opened_is_not_held(path: Path) -> None:
 
 def test_a_folder_is_not_a_database(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
-    with pytest.raises(StoreError, match="unable to open"):
+    with pytest.raises(StoreError, match="Is a directory"):
         Database(tmp_path / "folder")
 
 

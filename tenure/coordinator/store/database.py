@@ -180,6 +180,7 @@ def _lock(path: Path) -> int:
     """Hold `<path>.lock` for the life of the process; a second coordinator on one database fails here."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))  # SQLite would let others read it
         handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise StoreError(f"cannot open {path}: {error.strerror}", "Check the folder and its permissions") from error

@@ -74,7 +74,9 @@ WHERE task_id = ? AND state IN ('LOST', 'RUNNING');
 
 -- name: task_end
 -- How a task ended, for notices.
-SELECT t.task_id, t.state, r.attempt, r.fence, r.value, r.failure
+SELECT t.task_id, t.state, r.attempt, r.fence, r.value, r.failure,
+       (SELECT detail FROM directive d WHERE d.task_id = t.task_id AND t.state = 'LOST'
+        ORDER BY d.next_attempt DESC LIMIT 1)
 FROM task t LEFT JOIN result r ON r.task_id = t.task_id WHERE t.task_id = ?;
 
 -- name: insert_result

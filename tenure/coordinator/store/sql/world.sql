@@ -6,7 +6,7 @@ INSERT INTO world (id, world, epoch, fence, outbox, created_at_ms) VALUES (1, ?,
 
 -- name: world
 -- The world's name, counters and the broker that it last saw.
-SELECT world, epoch, fence, outbox, broker_run_id, broker_marker FROM world WHERE id = 1;
+SELECT world, epoch, fence, outbox, broker_run_id, broker_marker, created_at_ms FROM world WHERE id = 1;
 
 -- name: take_fences
 -- Take the next ? fences and outbox numbers (same count of each); answers the last of each.
