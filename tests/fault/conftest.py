@@ -27,6 +27,8 @@ def trials(tmp_path: Path, record_property: Callable[[str, object], None]) -> It
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if hasattr(terminalreporter.config, "workerinput"):
+        return  # the process that started this one sums up for all
     # The figures are complete when a test is torn down; reports of that which passed are filed under "".
     reports = [report for filed in terminalreporter.stats.values() for report in filed]
     ends = [each for each in reports if isinstance(each, pytest.TestReport) and each.when == "teardown"]

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -39,7 +40,8 @@ REPEATS = [1, long(5)]
 
 def send(processes: Iterable[psutil.Process], number: int) -> None:
     for process in processes:
-        process.send_signal(number)
+        with suppress(psutil.NoSuchProcess):  # it may end with the one before it
+            process.send_signal(number)
 
 
 def victims(sweep: Sweep, processes: Iterable[psutil.Process]) -> list[Execution]:
