@@ -24,8 +24,15 @@ from tests.mutants.mutant import Mutant
 
 ROOT: Final = Path(__file__).parents[2]
 MUTANTS: Final = (*acceptance.MUTANTS, *decisions.MUTANTS, *workers.MUTANTS)
-UNIT: Final = ("tests/unit/test_coordinator_*.py", "tests/unit/test_store*.py", "tests/unit/test_worker_*.py")
-PROPERTY: Final = ("tests/property/test_worker_claims.py",)
+TESTS: Final = (
+    "tests/unit/test_coordinator_*.py",
+    "tests/unit/test_store*.py",
+    "tests/unit/test_worker_*.py",
+    "tests/unit/test_broker_incarnation.py",
+    "tests/property/test_worker_claims.py",
+    "tests/fault/test_coordinator_*.py",
+)
+"""Tests without processes, servers and waiting."""
 _TIMEOUT_S: Final = 600
 _WIDTH: Final = 30
 
@@ -55,7 +62,7 @@ class Bench:
         for folder in ("tenure", "tests"):
             shutil.copytree(ROOT / folder, root / folder, ignore=ignore)
         shutil.copy(ROOT / "pyproject.toml", root)
-        self._files = [str(path) for pattern in UNIT for path in sorted(root.glob(pattern))]
+        self._files = [str(path) for pattern in TESTS for path in sorted(root.glob(pattern))]
 
     def examine(self, mutant: Mutant | None, *, both: bool) -> Death:
         """Make a mutant (None for the package as it is), and see who notices."""
@@ -84,7 +91,7 @@ class Bench:
             "-m",
             "not slow",
         ]
-        code, output = self._run(["-m", "pytest", *options, *self._files, *PROPERTY])
+        code, output = self._run(["-m", "pytest", *options, *self._files])
         if any(line.startswith("ERROR ") and "::" not in line for line in output.splitlines()):
             raise SystemExit(f"A mutant is no program: {output[-500:]}")
         return _first(output, "FAILED ", "ERROR ") or ("pytest failed" if code else "")

@@ -55,6 +55,32 @@ def test_a_heartbeat_that_lists_an_older_fence_is_told_to_stop_it(fleet: Scripte
     assert [(stop.fence, stop.reason) for stop in stops] == [(older.ticket.fence, StopReason.SUPERSEDED)]
 
 
+def test_a_worker_that_comes_back_is_told_at_once_what_is_over(fleet: ScriptedFleet) -> None:
+    worker = fleet.worker()
+    fleet.submit()
+    hand = worker.claim()
+    worker.alive = False
+    fleet.live(EXPIRY_MS + 1_000)
+    worker.read()
+    worker.generation = 2
+    worker.hello()
+    fleet.step()
+    stops = [order for order in worker.read() if isinstance(order, Stop)]
+    assert [stop.fence for stop in stops] == [hand.ticket.fence]
+
+
+def test_an_offer_that_starts_on_its_claim_is_not_published_again_when_its_stream_was_deleted(
+    fleet: ScriptedFleet,
+) -> None:
+    worker = fleet.worker(window=2)
+    fleet.submit(start="claimed")
+    assert len(worker.take()) == 1
+    fleet.server.remove(fleet.broker.keys.capability("cpu"))
+    fleet.restart()
+    fleet.step(3)
+    assert worker.take() == [], "the worker that took it may be running it"
+
+
 def test_what_was_received_stays_on_the_broker_until_it_is_committed(
     fleet: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:

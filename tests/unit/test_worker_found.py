@@ -3,7 +3,7 @@
 from tenure.protocol.control_messages import Registered
 from tenure.protocol.worker_messages import Leaving
 from tenure.workers.actions import Outranked
-from tests.fixtures_worker_core import Core
+from tests.fixtures_worker_core import Core, program
 
 
 def test_an_agent_that_gives_way_to_a_newer_one_notes_its_number_and_ends() -> None:
@@ -12,3 +12,18 @@ def test_an_agent_that_gives_way_to_a_newer_one_notes_its_number_and_ends() -> N
     core.orders.order(Registered(generation=9))
     assert core.seen.all(Outranked) == [Outranked(9)]
     assert core.seen.told(Leaving)[0] == Leaving(gone=False)
+
+
+def test_a_newer_assignment_does_not_start_beside_the_older_one_although_a_slot_is_free() -> None:
+    # The mutant `beside_the_older` survived: in the other test of this, the handler was still unknown.
+    core = Core(slots=2)
+    envelope = program()
+    old = core.ticket(envelope)
+    core.hand_out([old], [envelope])
+    new = core.ticket(envelope, task_id=old.task_id)
+    core.hand_out([new], [envelope])
+    core.pass_ms(100)
+    assert core.seen.started() == [old.fence]
+    core.tree_ended(0)
+    core.pass_ms(100)
+    assert core.seen.started() == [old.fence, new.fence]
