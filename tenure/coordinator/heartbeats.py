@@ -87,7 +87,7 @@ def _renew(turn: Turn, worker: WorkerView, held: Held) -> None:
     if lease is not None and mine and not lease.unproved:
         lease.renewed_ms = turn.elapsed_ms
         if lease.state is LeaseState.OFFERED:
-            lease.holder, lease.doubted_ms = worker.worker_id, -1
+            lease.holder, lease.doubted_ms, lease.takers = worker.worker_id, -1, None
     if held.state in {"claimed", "running"} and (lease is None or not mine or lease.stopping):
         reason = StopReason.CANCELLED if lease is not None and mine else StopReason.SUPERSEDED
         turn.out.order(worker.worker_id, Stop(task_id=held.task_id, fence=held.fence, reason=reason))

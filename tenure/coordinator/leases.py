@@ -171,6 +171,7 @@ def load(store: Database, elapsed_ms: int) -> LiveLeases:
                 run=row[15],
                 renewed_ms=elapsed_ms,
                 stopping=row[17] == TaskState.CANCELLING,
+                doubted_ms=elapsed_ms if row[18] else -1,
                 needs=envelope.requirements if envelope.requirements.directed else None,
             )
         )

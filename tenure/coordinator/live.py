@@ -48,6 +48,8 @@ class LiveLease:
     """Whether its task is being cancelled, so that the stop order is repeated until the end is proved."""
     unproved: bool = False
     """Whether its worker has said that it could not end the attempt: silence about it then proves nothing."""
+    takers: set[str] | None = None
+    """Who could have taken this offer when the doubt about it began, less those that have left with nothing in hand."""
     doubted_ms: int = -1
     """Since when it is unclear whether anyone took this offer; -1 when it is not."""
 
@@ -105,6 +107,12 @@ class LiveLeases:
     def of_worker(self, worker_id: str) -> list[LiveLease]:
         """The leases bound to a worker."""
         return [lease for lease in self._by_task.values() if lease.worker_id == worker_id]
+
+    def taken_by_none_of(self, worker_id: str) -> None:
+        """A worker has left with nothing in hand, so no offer in doubt is with it."""
+        for lease in self._by_task.values():
+            if lease.takers is not None:
+                lease.takers.discard(worker_id)
 
     def smallest_ttl_ms(self, otherwise: int) -> int:
         """The shortest ttl among them, for how often heartbeats are looked at."""

@@ -113,6 +113,7 @@ def _start_over(turn: Turn, broker: CoordinatorBroker, identity: tuple[str, str]
         for lease in offers:
             if lease.start == "claimed":
                 lease.doubted_ms = turn.elapsed_ms
+                turn.store.run("doubt_lease", (lease.task_id, lease.fence))
         if not first:
             text = f"The broker restarted or lost data: {len(offers)} offers are looked into, expiry waits a full term."
             turn.record("new_incarnation", text)
@@ -122,13 +123,14 @@ def _publish_missing(turn: Turn, broker: CoordinatorBroker, queued: set[StreamEn
     """Offers whose id is above the stream's last id were committed and never sent.
 
     They go out under the id that they had, so that a copy which is still on its way is refused. Those that are `queued`
-    are sent anyway.
+    are sent anyway, and those in doubt are the sweep's: a broker that has lost data shows a last id that is too low.
     """
     last: dict[tuple[str, str], EntryId] = {}
     missing: list[LiveLease] = []
     for lease in turn.leases:
         stream = lease.stream
-        if lease.state is not LeaseState.OFFERED or (*stream, lease.entry_id) in queued:
+        in_doubt = lease.doubted_ms >= 0
+        if lease.state is not LeaseState.OFFERED or in_doubt or (*stream, lease.entry_id) in queued:
             continue
         if stream not in last:
             last[stream] = broker.published(capability=stream[0], worker_id=stream[1])

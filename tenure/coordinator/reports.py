@@ -94,6 +94,8 @@ def _apply(turn: Turn, worker: WorkerView, event: WorkerEvent) -> None:
         case Released():
             _release(turn, worker, event)
         case Leaving():
+            if event.gone:
+                turn.leases.taken_by_none_of(worker.worker_id)
             registry.leave(turn, worker, gone=event.gone)
         case Progressed():
             _progress(turn, worker, event)

@@ -101,13 +101,15 @@ class UnclaimedOffers:
                 self._settle_claimed(turn, lease)
 
     def _settle_claimed(self, turn: Turn, lease: LiveLease) -> None:
-        if self._gone.get((lease.task_id, lease.fence)) is WithdrawOutcome.UNDELIVERED:
-            give_back(turn, lease)
-            return
         if lease.doubted_ms < 0:
+            # Only a broker that has lost nothing since the offer can be believed that nobody was given it.
+            if self._gone.get((lease.task_id, lease.fence)) is WithdrawOutcome.UNDELIVERED:
+                give_back(turn, lease)
+                return
             lease.doubted_ms = turn.elapsed_ms
             lease.holder = self._taker(lease) or lease.holder
-            return
+        if lease.takers is None:
+            lease.takers = self._could_take(turn, lease)
         if self._heard_since(turn, lease):
             give_back(turn, lease)
         elif turn.memory.heard_until_ms - lease.doubted_ms > expiry_ms(lease.ttl_ms):
@@ -119,11 +121,17 @@ class UnclaimedOffers:
         "Since" is when an older delivery could not be started without a grant any more: half a ttl after the doubt
         began, and a grace and margin for the way that the heartbeat took.
         """
-        takers = [w for w in turn.fleet if lease.capability in w.capabilities and not w.by_hand]
-        if only := lease.holder or lease.directed_to:
-            takers = [w for w in takers if w.worker_id == only]
         safe_ms = lease.doubted_ms + lease.ttl_ms // 2 + grace_ms(lease.ttl_ms) + margin_ms(lease.ttl_ms)
-        return bool(takers) and all(worker.heard_ms > safe_ms for worker in takers)
+        if turn.memory.heard_until_ms <= safe_ms or lease.takers is None:
+            return False
+        workers = [turn.fleet.get(worker_id) for worker_id in lease.takers]
+        return all(worker is not None and worker.heard_ms > safe_ms for worker in workers)
+
+    def _could_take(self, turn: Turn, lease: LiveLease) -> set[str]:
+        """The workers that may have been given it; a nameless one when none is known, which is never heard."""
+        only = lease.holder or lease.directed_to
+        takers = {w.worker_id for w in turn.fleet if lease.capability in w.capabilities and not w.by_hand}
+        return {only} if only else takers or {""}
 
     def _presume_started(self, turn: Turn, lease: LiveLease) -> None:
         """Somebody may be running it and is not heard: bound to nobody's nonce, expired, and a directive decides.

@@ -259,8 +259,8 @@ RECOVERY: Final = (
         "one_witness",
         "a doubt ends only when everyone who could have taken the offer has been heard",
         _SWEEPER,
-        "bool(takers) and all(worker.heard_ms > safe_ms for worker in takers)",
-        "bool(takers) and any(worker.heard_ms > safe_ms for worker in takers)",
+        "return all(worker is not None and worker.heard_ms > safe_ms for worker in workers)",
+        "return any(worker is not None and worker.heard_ms > safe_ms for worker in workers)",
     ),
     mutant(
         "silence_means_unstarted",

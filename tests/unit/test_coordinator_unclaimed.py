@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tenure.errors import StreamMissing
 from tenure.protocol.envelope import Requirements
 from tenure.protocol.worker_messages import Cause, Released
-from tests.scripted_fleet import EXPIRY_MS, ScriptedFleet, drop, granted, refusals, verdicts
+from tests.scripted_fleet import EXPIRY_MS, ScriptedFleet, drop, granted, leave, refusals, verdicts
 
 UNCLAIMED_MS = 15_000
 
@@ -145,6 +146,48 @@ def test_a_claimed_start_that_survived_the_loss_of_the_broker_runs_on(fleet: Scr
     assert fleet.records.leases(task) == ["OFFERED"]
     worker.finish(hand, "42")
     assert fleet.records.result(task) == ("w1", 1, "42")
+
+
+@pytest.fixture
+def rolled_back(tmp_path: Path) -> Iterator[ScriptedFleet]:
+    """A broker that has forgotten that its newest entry was delivered to a worker, which runs it and is not heard."""
+    with ScriptedFleet(tmp_path, remembered_writes=100, unclaimed_ms=UNCLAIMED_MS) as fleet:
+        worker = fleet.worker("w1")
+        fleet.submit(start="claimed")
+        worker.take()
+        worker.alive = False
+        fleet.server.lose_newest(1)
+        fleet.server.restart()
+        fleet.clock.advance_ms(5_000)
+        with pytest.raises(StreamMissing, match="restarted or lost"):
+            fleet.step()
+        fleet.step()
+        yield fleet
+
+
+def test_a_broker_that_lost_data_is_not_believed_that_nobody_was_given_an_offer(rolled_back: ScriptedFleet) -> None:
+    rolled_back.live(5_000)
+    states = rolled_back.records.rows("SELECT state FROM lease")
+    rolled_back.live(2 * EXPIRY_MS)
+
+    assert [*states, *rolled_back.records.rows("SELECT state FROM lease")] == [("OFFERED",), ("EXPIRED",)]
+
+
+def test_the_doubt_outlives_the_coordinator(rolled_back: ScriptedFleet) -> None:
+    rolled_back.live(2_000)
+    rolled_back.restart()
+    rolled_back.live(5_000)
+
+    assert rolled_back.records.rows("SELECT state FROM lease") == [("OFFERED",)]
+    assert rolled_back.worker("w2").take() == []
+
+
+def test_a_worker_that_has_left_with_nothing_in_hand_is_not_waited_for(rolled_back: ScriptedFleet) -> None:
+    rolled_back.live(2_000)
+    leave(rolled_back.workers[0], gone=True)
+    rolled_back.live(2 * EXPIRY_MS)
+
+    assert rolled_back.records.rows("SELECT state, cause FROM lease") == [("RELEASED", "unstarted")]
 
 
 @pytest.fixture

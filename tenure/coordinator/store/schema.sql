@@ -104,6 +104,7 @@ CREATE TABLE lease (
     directed_to TEXT NOT NULL DEFAULT '',
     epoch INTEGER NOT NULL,
     outbox INTEGER NOT NULL,
+    doubted INTEGER NOT NULL DEFAULT 0 CHECK (doubted IN (0, 1)),
     worker_id TEXT,
     generation INTEGER,
     nonce TEXT,

@@ -28,10 +28,14 @@ UPDATE lease SET state = ?, cause = ?, ended_at_ms = ? WHERE task_id = ? AND fen
 -- The entry under which an offer was published again; fence and attempt stay.
 UPDATE lease SET epoch = ?, outbox = ? WHERE task_id = ? AND fence = ? AND state = 'OFFERED';
 
+-- name: doubt_lease
+-- The broker has lost data while this offer was out, and it starts on its claim: somebody may be running it.
+UPDATE lease SET doubted = 1 WHERE task_id = ? AND fence = ? AND state = 'OFFERED';
+
 -- name: live_leases
 -- Every OFFERED or ACTIVE lease with what the loop keeps in memory about it.
 SELECT l.task_id, l.fence, l.attempt, l.digest, l.state, l.start, l.ttl_ms, l.capability, l.directed_to, l.epoch,
-       l.outbox, l.worker_id, l.generation, l.nonce, l.after_beat, t.run, t.envelope, t.state
+       l.outbox, l.worker_id, l.generation, l.nonce, l.after_beat, t.run, t.envelope, t.state, l.doubted
 FROM lease l JOIN task t ON t.task_id = l.task_id
 WHERE l.state IN ('OFFERED', 'ACTIVE') ORDER BY l.epoch, l.outbox;
 
