@@ -2,8 +2,8 @@
 
 from tenure.protocol.control_messages import Registered
 from tenure.protocol.worker_messages import Leaving
-from tenure.workers.actions import Outranked
-from tests.fixtures_worker_core import Core, program
+from tenure.workers.actions import AllowUntil, Outranked
+from tests.fixtures_worker_core import Core, program, quick
 
 
 def test_an_agent_that_gives_way_to_a_newer_one_notes_its_number_and_ends() -> None:
@@ -27,3 +27,17 @@ def test_a_newer_assignment_does_not_start_beside_the_older_one_although_a_slot_
     core.tree_ended(0)
     core.pass_ms(100)
     assert core.seen.started() == [old.fence, new.fence]
+
+
+def test_a_process_may_run_no_longer_than_the_shortest_lease_in_it() -> None:
+    # The mutant `latest_deadline` survived.
+    core = Core()
+    (first,) = core.take(quick())
+    core.end(first, duration_ms=1)
+    core.orders.judge(first)
+    core.take(quick(lease_ttl_ms=2_000), quick(lease_ttl_ms=20_000))
+    assert len(core.seen.started()) == 3, "both are in the one child"
+    core.now_ms += 100
+    core.beat()
+    core.collect()
+    assert core.seen.all(AllowUntil)[-1].until_ms == core.now_ms + 2_000
