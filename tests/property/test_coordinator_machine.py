@@ -15,7 +15,7 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,  # pyright: ignore[reportUnknownVariableType] - hypothesis does not say it
+    run_state_machine_as_test,
 )
 
 from tenure.errors import BrokerError

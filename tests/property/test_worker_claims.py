@@ -14,7 +14,7 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,  # pyright: ignore[reportUnknownVariableType] - its factory has no type
+    run_state_machine_as_test,
 )
 
 from tenure.protocol.assignment import Ticket
