@@ -81,10 +81,7 @@ def test_a_full_disk_under_the_spools_loses_no_result(trials: Trials, repeats: i
             for _ in range(repeats):
                 sweep = trials.sweep(fleet, count=24, seconds=0.3)
                 sweep.wait_for_results(4)
-                said = len(complaints(fleet))
-                wait_until(
-                    lambda known=said: fill_again(disk) and len(complaints(fleet)) > known, "it is complained of"
-                )
+                wait_for_complaint(fleet, disk, len(complaints(fleet)))
                 sweep.wait_for_results(12)
                 disk.free()
                 findings = trials.judge(fault, fleet, sweep)
