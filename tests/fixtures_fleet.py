@@ -41,7 +41,7 @@ def needed_program(kind: str) -> str:
 
 
 class Process:
-    """One process of the fleet: started, harmed, started again."""
+    """One process of the fleet: started, harmed, started again. It ends with this process, however this one ends."""
 
     def __init__(self, name: str, arguments: Sequence[str], env: Mapping[str, str], log: Path) -> None:
         self.name = name
@@ -49,11 +49,14 @@ class Process:
         self._arguments = list(arguments)
         self._env = {**os.environ, **env}
         self._process: subprocess.Popen[bytes] | None = None
+        self._owner = -1
 
     def start(self) -> None:
+        reading, self._owner = os.pipe()
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", *self._arguments],
+                [sys.executable, "-P", *self._arguments, "--owner-pipe", str(reading)],
+                pass_fds=(reading,),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -61,6 +64,7 @@ class Process:
                 env=self._env,
                 process_group=0,
             )
+        os.close(reading)
 
     @property
     def pid(self) -> int:
@@ -81,7 +85,11 @@ class Process:
 
     def wait(self, timeout_s: float = 20) -> int:
         assert self._process is not None
-        return self._process.wait(timeout_s)
+        code = self._process.wait(timeout_s)
+        if self._owner != -1:
+            os.close(self._owner)
+            self._owner = -1
+        return code
 
     def said(self) -> str:
         return self.log.read_text(errors="replace")

@@ -18,6 +18,7 @@ from tenure.broker.keys import Keys
 from tenure.broker.redis_connection import RedisConnection
 from tenure.broker.redis_coordinator import RedisCoordinator
 from tenure.broker.url import BrokerUrl
+from tenure.cli.owner import end_with_owner
 from tenure.clock import SystemClock, SystemEntropy
 from tenure.coordinator import service
 from tenure.coordinator.options import CoordinatorOptions
@@ -77,7 +78,10 @@ class MortalDatabase:
             self.point.pass_on("commit", lambda: None)
 
 
-def main(when: str, call: str, number: str, _command: str, _option: str, database: str) -> None:
+def main(when: str, call: str, number: str, *arguments: str) -> None:
+    _command, _database, database, _owner_pipe, owner_pipe = arguments
+    stop = threading.Event()
+    end_with_owner(int(owner_pipe), stop.set, SystemClock())
     point = Point(when="after" if when == "after" else "before", call=call, number=int(number))
     settings = load_settings()
     url = BrokerUrl(settings.resolve_broker_url())
@@ -88,7 +92,7 @@ def main(when: str, call: str, number: str, _command: str, _option: str, databas
         return MortalDatabase(Database(path), point)
 
     setattr(service, "Database", open_database)  # noqa: B010 - a test may look inside, and must not be believed its types
-    service.run_coordinator(options, Tripwire(broker, point), SystemClock(), SystemEntropy(), threading.Event())
+    service.run_coordinator(options, Tripwire(broker, point), SystemClock(), SystemEntropy(), stop)
 
 
 if __name__ == "__main__":
