@@ -6,17 +6,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
-from tenure.broker.base import EntryId, Publication
+from tenure.broker.base import EntryId, Mailing, Publication
 from tenure.broker.keys import Keys
 from tenure.broker.redis_coordinator import RedisCoordinator
 from tenure.clock import SystemClock, SystemEntropy, sortable_id
 from tenure.errors import WorkerBusy
 from tenure.protocol.assignment import Assignment, Ticket
+from tenure.protocol.control_messages import CONTROL, Control, Granted, Order, Registered
 from tenure.protocol.envelope import Envelope, digest, encode
-from tenure.protocol.worker_messages import REPORT, Cause, Claimed, Finished, Released, WorkerEvent
+from tenure.protocol.worker_messages import REPORT, Cause, Claimed, Finished, Hello, Released, WorkerEvent
 from tenure.workers.identity import assume
 from tests.fixtures_fleet import needed_program
 from tests.fixtures_worker import HANDLERS, SITE, WORKER, call, python
@@ -69,6 +71,35 @@ class Site:
         self.events: list[WorkerEvent] = []
         self.agents: list[subprocess.Popen[bytes]] = []
         self.fence = 0
+        self._ended = Event()
+        self._ears = Thread(target=self._listen, name="site")
+        self._ears.start()
+
+    def _listen(self) -> None:
+        """Take what the agents report, and answer their hellos."""
+        face = RedisCoordinator(self.server.connect(), Keys("test"))
+        while not self._ended.is_set():
+            deliveries = face.receive(sites=[SITE], limit=100, block_ms=100)
+            face.settle(deliveries)
+            for delivery in deliveries:
+                report = REPORT.validate_json(delivery.raw)
+                self.events.extend(report.events)
+                for event in report.events:
+                    self._answer(face, event, report.generation)
+
+    @staticmethod
+    def _answer(face: RedisCoordinator, event: WorkerEvent, generation: int) -> None:
+        """Register who says hello, and grant what is claimed."""
+        order: Order
+        match event:
+            case Hello(ordinal=ordinal):
+                order = Registered(generation=generation, ordinal=ordinal)
+            case Claimed(binding=binding):
+                order = Granted(task_id=binding.task_id, fence=binding.fence, nonce=binding.nonce)
+            case _:
+                return
+        raw = CONTROL.dump_json(Control(epoch=1, orders=(order,)))
+        face.post([Mailing(raw, worker_id=WORKER)], {}, 1_000)
 
     def start(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-c", AGENT, self.server.url, str(self.folder), HANDLERS, ROOT]
@@ -96,10 +127,6 @@ class Site:
         found: list[WorkerEvent] = []
 
         def holds() -> bool:
-            deliveries = self.coordinator.receive(sites=[SITE], limit=100, block_ms=0)
-            self.coordinator.settle(deliveries)
-            for delivery in deliveries:
-                self.events.extend(REPORT.validate_json(delivery.raw).events)
             found[:] = [
                 event for event in self.events if isinstance(event, kind) and event.binding.fence == ticket.fence
             ]
@@ -109,6 +136,8 @@ class Site:
         return found[0]
 
     def stop(self) -> None:
+        self._ended.set()
+        self._ears.join()
         for agent in self.agents:
             agent.send_signal(signal.SIGCONT)
             agent.kill()
