@@ -37,8 +37,8 @@ demo: $(VENV)/.demo-installed ## The retry-and-fence story on real processes, in
 	@$(BIN)/tenure demo $(DEMO_ARGS)
 
 test: lint types services ## All that CI needs: lint, types, imports, every level of tests, 2,000 simulated histories
-	@$(PYTEST) -n $(JOBS) -m "not slow" $(PYTEST_ARGS) $(LEVELS)
 	@$(MAKE) --no-print-directory simulate
+	@$(PYTEST) -n $(JOBS) -m "not slow" $(PYTEST_ARGS) $(LEVELS)
 
 test-quick: $(VENV)/.dev-installed ## Unit and contract tests only
 	@$(PYTEST) -m "not slow" $(PYTEST_ARGS) $(wildcard tests/unit tests/contract)
