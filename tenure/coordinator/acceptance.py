@@ -119,17 +119,17 @@ def _complete(turn: Turn, worker: WorkerView, report: Finished) -> bool:
     binding = report.binding
     changed = turn.store.run(
         "complete_lease",
-        (
-            turn.now_ms,
-            binding.task_id,
-            binding.fence,
-            binding.attempt,
-            binding.digest,
-            worker.worker_id,
-            binding.nonce,
-            report.scope.world,
-            report.scope.run,
-        ),
+        {
+            "now_ms": turn.now_ms,
+            "task_id": binding.task_id,
+            "fence": binding.fence,
+            "attempt": binding.attempt,
+            "digest": binding.digest,
+            "worker_id": worker.worker_id,
+            "nonce": binding.nonce,
+            "world": report.scope.world,
+            "run": report.scope.run,
+        },
     )
     return changed == 1
 

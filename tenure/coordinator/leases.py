@@ -48,7 +48,7 @@ def offer(turn: Turn, candidates: Sequence[Candidate]) -> None:
     """Write an OFFERED lease for each candidate under a new fence, and publish its assignment after the commit."""
     if not candidates:
         return
-    counters = turn.store.row("take_fences", (len(candidates),))
+    counters = turn.store.row("take_fences", (len(candidates), len(candidates)))
     if counters is None:
         return
     first_fence, first_outbox = counters[0] - len(candidates) + 1, counters[1] - len(candidates) + 1

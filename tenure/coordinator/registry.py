@@ -186,6 +186,7 @@ def _store(turn: Turn, worker: WorkerView, event: Hello) -> None:
             event.pid,
             event.version,
             turn.now_ms,
+            turn.now_ms,
         ),
     )
 

@@ -3,6 +3,7 @@
 `make simulate` searches; here it is made sure that a search means something.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -41,6 +42,7 @@ def folders() -> Iterator[Folders]:
     folders = Folders()
     yield folders
     folders.close()
+    logging.disable(logging.NOTSET)  # other tests of this process look at logs
 
 
 @pytest.fixture(scope="module")

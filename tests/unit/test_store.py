@@ -1,5 +1,6 @@
 """The database: one holder, settings that are read back, transactions that are all or nothing, named statements."""
 
+import re
 import sqlite3
 import subprocess
 import sys
@@ -90,16 +91,10 @@ def test_a_newer_schema_is_refused_and_left_alone(path: Path) -> None:
 @pytest.mark.parametrize("name", sorted(load_queries()))
 def test_every_named_statement_fits_the_schema(store: Database, path: Path, name: str) -> None:
     statement = load_queries()[name]
-    numbers = max(statement.count("?"), 13)
-    parameters: Any = [None] * (statement.count("?") if "?1" not in statement else _highest(statement, numbers))
-    if ":" in statement:
-        parameters = {word.split(":")[1].strip("(),;"): None for word in statement.split() if ":" in word}
+    names = re.findall(r":(\w+)", statement)
+    parameters: Any = dict.fromkeys(names) if names else [None] * statement.count("?")
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute(f"EXPLAIN {statement}", parameters).fetchall()
-
-
-def _highest(statement: str, limit: int) -> int:
-    return max(number for number in range(1, limit + 1) if f"?{number}" in statement)
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ class Database:
                 )
             yield
 
-    def run(self, query: str, parameters: Sequence[Any] = ()) -> int:
+    def run(self, query: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> int:
         """Execute a named statement; the number of rows that it changed."""
         return self._execute(query, parameters).rowcount
 
@@ -132,7 +132,7 @@ class Database:
             names = [column[0] for column in cursor.description]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
-    def _execute(self, query: str, parameters: Sequence[Any]) -> sqlite3.Cursor:
+    def _execute(self, query: str, parameters: Sequence[Any] | Mapping[str, Any]) -> sqlite3.Cursor:
         # Several calls per task: a context manager around each costs a tenth of the coordinator's time.
         try:
             return self._connection.execute(self._queries[query], parameters)

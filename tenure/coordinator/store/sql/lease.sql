@@ -13,12 +13,12 @@ WHERE task_id = ? AND fence = ? AND attempt = ? AND digest = ? AND state = 'OFFE
 
 -- name: complete_lease
 -- ACTIVE to COMPLETED: the one door to results. Matches task, digest, worker, attempt, fence, nonce, world and run.
-UPDATE lease SET state = 'COMPLETED', ended_at_ms = ?1
-WHERE task_id = ?2 AND fence = ?3 AND attempt = ?4 AND digest = ?5 AND worker_id = ?6 AND nonce = ?7
+UPDATE lease SET state = 'COMPLETED', ended_at_ms = :now_ms
+WHERE task_id = :task_id AND fence = :fence AND attempt = :attempt AND digest = :digest AND worker_id = :worker_id AND nonce = :nonce
       AND state = 'ACTIVE'
-      AND EXISTS (SELECT 1 FROM task WHERE task_id = ?2 AND digest = ?5 AND run = ?9
+      AND EXISTS (SELECT 1 FROM task WHERE task_id = :task_id AND digest = :digest AND run = :run
                                            AND state IN ('RUNNING', 'CANCELLING'))
-      AND EXISTS (SELECT 1 FROM world WHERE world = ?8);
+      AND EXISTS (SELECT 1 FROM world WHERE world = :world);
 
 -- name: end_lease
 -- A live lease to EXPIRED or RELEASED.

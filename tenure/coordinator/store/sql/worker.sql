@@ -4,10 +4,12 @@
 -- Register a worker, or a new generation of it; it becomes ACTIVE.
 INSERT INTO worker (worker_id, site_id, generation, state, by_hand, slots, capabilities, labels, resources, ttl_ms, host,
                     pid, version, registered_at_ms, seen_at_ms)
-VALUES (?1, ?2, ?3, 'ACTIVE', ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?13)
+VALUES (?, ?, ?, 'ACTIVE', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (worker_id) DO UPDATE SET
-    generation = ?3, state = 'ACTIVE', by_hand = ?4, slots = ?5, capabilities = ?6, labels = ?7, resources = ?8,
-    ttl_ms = ?9, host = ?10, pid = ?11, version = ?12, registered_at_ms = ?13, seen_at_ms = ?13;
+    generation = excluded.generation, state = 'ACTIVE', by_hand = excluded.by_hand, slots = excluded.slots,
+    capabilities = excluded.capabilities, labels = excluded.labels, resources = excluded.resources,
+    ttl_ms = excluded.ttl_ms, host = excluded.host, pid = excluded.pid, version = excluded.version,
+    registered_at_ms = excluded.registered_at_ms, seen_at_ms = excluded.seen_at_ms;
 
 -- name: worker_state
 -- A step of the worker state machine.

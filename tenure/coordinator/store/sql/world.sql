@@ -10,11 +10,11 @@ SELECT world, epoch, fence, outbox, broker_run_id, broker_marker, created_at_ms 
 
 -- name: take_fences
 -- Take the next ? fences and outbox numbers (same count of each); answers the last of each.
-UPDATE world SET fence = fence + ?1, outbox = outbox + ?1 WHERE id = 1 RETURNING fence, outbox;
+UPDATE world SET fence = fence + ?, outbox = outbox + ? WHERE id = 1 RETURNING fence, outbox;
 
 -- name: take_outbox
 -- Take the next ? outbox numbers, for assignments that are published again under their fence.
-UPDATE world SET outbox = outbox + ?1 WHERE id = 1 RETURNING outbox;
+UPDATE world SET outbox = outbox + ? WHERE id = 1 RETURNING outbox;
 
 -- name: set_broker
 -- Remember the broker incarnation that was last seen.
