@@ -74,9 +74,9 @@ def assume(state_dir: Path, worker_id: str | None, clock: Clock, entropy: Entrop
             locks.callback(os.close, agent_lock)
             runners_lock = _wait_for_runners(folder / "runners.lock", name, clock)
             locks.callback(os.close, runners_lock)
-            same_boot = _same_boot(folder / "boot")
+            same_place = _same_place(folder / "place", agent_lock)
             before, generation = _next_generation(folder, clock)
-            predecessor = before if same_boot else 0
+            predecessor = before if same_place else 0
             identity = Identity(name, generation, folder, agent_lock, runners_lock, predecessor)
             locks.pop_all()
     except OSError as error:
@@ -122,12 +122,16 @@ def _wait_for_runners(path: Path, name: str, clock: Clock) -> int:
             clock.sleep_ms(_LOOK_AGAIN_MS)
 
 
-def _same_boot(path: Path) -> bool:
-    """Whether the folder was last used in this boot of this host; a copied or shared folder was not."""
-    boot = _BOOT_ID.read_text(encoding="ascii").strip()
+def _same_place(path: Path, agent_lock: int) -> bool:
+    """Whether the folder was last used here: in this boot of this host, with these very locks.
+
+    A folder that was copied, or that another host shares, was not, and its locks prove nothing about the last agent.
+    """
+    status = os.fstat(agent_lock)
+    here = f"{_BOOT_ID.read_text(encoding='ascii').strip()} {status.st_dev}:{status.st_ino}"
     before = path.read_text(encoding="ascii").strip() if path.exists() else ""
-    path.write_text(f"{boot}\n", encoding="ascii")
-    return before == boot
+    path.write_text(f"{here}\n", encoding="ascii")
+    return before == here
 
 
 def _next_generation(folder: Path, clock: Clock) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """A worker's identity: durable, counted, and held by one agent at a time."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -66,11 +67,20 @@ def test_only_an_agent_of_the_same_boot_knows_its_predecessor_gone(tmp_path: Pat
     first.release()
     second = identity(tmp_path, "w1")
     second.release()
-    (tmp_path / "workers" / "w1" / "boot").write_text("another boot\n")
+    (tmp_path / "workers" / "w1" / "place").write_text("another boot 1:2\n")
     third = identity(tmp_path, "w1")
     third.release()
 
     assert [first.predecessor, second.predecessor, third.predecessor] == [0, first.generation, 0]
+
+
+def test_a_copied_folder_proves_nothing_about_the_last_agent(tmp_path: Path) -> None:
+    identity(tmp_path / "one", "w1").release()
+    shutil.copytree(tmp_path / "one", tmp_path / "copy")
+    copy = identity(tmp_path / "copy", "w1")
+    copy.release()
+
+    assert copy.predecessor == 0
 
 
 def test_agents_of_one_id_on_two_machines_never_have_one_number(tmp_path: Path) -> None:
