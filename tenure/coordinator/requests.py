@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 Rows = list[dict[str, Any]]
 _ONCE: Final = (Assign, Decide, RegisterWorker)
 
+_WATCH_BYTES: Final = 8 * 1024 * 1024
+"""How much one answer to a watch may carry: thousands of large values would fill the broker."""
+
 
 def take(turn: Turn, request: Request) -> None:
     """Do what a request asks and answer it. A request is refused whole, before it has changed anything."""
@@ -102,12 +105,16 @@ def _fleet(turn: Turn, ask: object) -> Rows:
 
 
 def _watch(turn: Turn, client_id: str, task_ids: tuple[str, ...]) -> Rows:
+    """Tell what is over, up to a size; a client asks again for those that it is not told of."""
+    told_bytes = 0
     for task_id in task_ids:
         row = turn.store.row("task_end", (task_id,))
         if row is None:
             raise UnknownTask(f"there is no task {task_id}", "See `tenure tasks list`")
         state = TaskState(row[1])
-        if state in TERMINAL_TASK_STATES or state is TaskState.LOST:
+        over = state in TERMINAL_TASK_STATES or state is TaskState.LOST
+        if over and told_bytes < _WATCH_BYTES:
+            told_bytes += len(row[4] or "") + len(row[5] or "")
             failure = Failure.model_validate_json(row[5]) if row[5] is not None else None
             done = Done(
                 task_id=task_id,

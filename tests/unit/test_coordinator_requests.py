@@ -305,3 +305,22 @@ def test_a_task_that_does_not_exist_is_said(fleet: ScriptedFleet, ask: Explain |
     fleet.worker()
     refusal = fleet.client.ask(ask).refusal
     assert (refusal and refusal.code) == "unknown_task"
+
+
+def test_a_watch_is_answered_up_to_a_size_and_the_rest_when_it_is_asked_again(fleet: ScriptedFleet) -> None:
+    """Thousands of large values in one answer would fill the broker."""
+    worker = fleet.worker(slots=60)
+    fleet.client.submit(*[envelope() for _ in range(60)])
+    hands = worker.take()
+    worker.report(*[worker.claimed(hand) for hand in hands])
+    for hand in hands:
+        worker.finish(hand, f'"{"x" * 250_000}"')
+    tasks = {hand.ticket.task_id for hand in hands}
+    watcher = fleet.connect("c9")
+    told: list[set[str]] = []
+    for _ in range(3):
+        watcher.ask(Watch(task_ids=tuple(sorted(tasks.difference(*told)))))
+        told.append({done.task_id for done in watcher.read()})
+
+    assert 0 < len(told[0]) < 60
+    assert set().union(*told) == tasks
