@@ -18,26 +18,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-import pytest
 
 from tenure.client.client import Client
 from tenure.client.options import ClientOptions
 from tenure.protocol.client_messages import Query
-from tests.servers import Server, launch, program_of
+from tests.fixtures_services import require_program
+from tests.servers import Server, launch
 from tests.waiting import wait_until
 
 HANDLERS = "tests.fixtures_fleet_handlers"
 ROOT = Path(__file__).parents[1]
 TTL_MS = 2_000
 _PR_SET_CHILD_SUBREAPER = 36
-
-
-def needed_program(kind: str) -> str:
-    """The server program of that kind; the test is skipped without it, and fails where CI=true."""
-    program = program_of(kind)
-    if program is None:
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(f"no server of kind {kind} is installed")
-    return program
 
 
 class Process:
@@ -131,7 +123,7 @@ class Fleet:
     def start_server(self) -> None:
         """Start the broker, at a second time on the same port and folder."""
         port = self._server.port if self._server is not None else 0
-        self._server = launch(needed_program(self.kind), self.folder, *self.server_options, port=port)
+        self._server = launch(require_program(self.kind), self.folder, *self.server_options, port=port)
 
     @property
     def url(self) -> str:

@@ -1,6 +1,5 @@
 """Every implementation of the broker behind one bench, so that one suite can ask the same of all of them."""
 
-import os
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -18,7 +17,8 @@ from tenure.broker.redis_coordinator import RedisCoordinator
 from tenure.broker.redis_worker import RedisWorker
 from tenure.protocol.assignment import Assignment, Ticket
 from tenure.testing import ManualClock
-from tests.servers import KINDS, Server, launch, program_of
+from tests.fixtures_services import require_program
+from tests.servers import KINDS, Server, launch
 from tests.waiting import wait_until
 
 
@@ -101,16 +101,6 @@ class ServerBench:
         self.make_room()
         for connection in self.connections:
             connection.close()
-
-
-def require_program(kind: str) -> str:
-    found = program_of(kind)
-    if found is None:
-        reason = f"no {kind} server is installed"
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"{reason}; with CI=true a missing service is a failure")
-        pytest.skip(reason)
-    return found
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.fixtures_e2e import Place, Printed, Up, up
+from tests.fixtures_services import unavailable
 from tests.waiting import wait_until
 
 
@@ -195,7 +196,7 @@ def test_a_full_disk_refuses_work_and_loses_nothing(tmp_path: Path) -> None:
     disk.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(disk)], check=False)
     if mounted.returncode:
-        pytest.skip("this machine does not let us mount a small disk")
+        unavailable("this machine does not let us mount a small disk")
     try:
         with up(tmp_path, "--workers", "0") as fleet:
             kept = fleet.run("submit", "--", "echo", "kept").out.strip()

@@ -11,7 +11,8 @@ from tests import fixtures_fleet_handlers as handlers
 from tests.fault.instrument import Records
 from tests.fault.proxy import Proxy
 from tests.fault.trial import Trials, long, time_to_serve, wait_for_time
-from tests.fixtures_fleet import Fleet, Worker, needed_program
+from tests.fixtures_fleet import Fleet, Worker
+from tests.fixtures_services import require_program
 from tests.servers import KINDS, launch
 from tests.waiting import wait_until
 
@@ -124,7 +125,7 @@ class Pair:
         self.copying = Proxy(0)
         folder = folder / f"replica-{self.line.port}"
         folder.mkdir()
-        self.replica = launch(needed_program(kind), folder, "--replicaof", f"127.0.0.1 {self.copying.port}")
+        self.replica = launch(require_program(kind), folder, "--replicaof", f"127.0.0.1 {self.copying.port}")
 
     def attach(self, fleet: Fleet) -> None:
         """Put the fleet behind the proxy, and wait until the replica has all that there is."""

@@ -14,6 +14,7 @@ from tests import fixtures_fleet_handlers as handlers
 from tests.fault.instrument import Records
 from tests.fault.trial import Sweep, Trials
 from tests.fixtures_fleet import TTL_MS, Fleet, Worker, tend
+from tests.fixtures_services import unavailable
 from tests.waiting import wait_until
 
 _GROUPS = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
@@ -69,7 +70,7 @@ def memory_group(limit_mb: int) -> Generator[Path]:
         group.mkdir()
         (group / limit).write_text(str(limit_mb << 20))
     except OSError as error:
-        pytest.skip(f"no control group can be made here: {error}")
+        unavailable(f"no control group can be made here: {error}")
     try:
         yield group
     finally:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.fault.trial import Trials, long, time_to_serve, wait_for_time
 from tests.fixtures_fleet import Fleet, Worker
+from tests.fixtures_services import unavailable
 from tests.waiting import wait_until
 
 SIZE_MB = 8
@@ -46,7 +47,7 @@ def small_disk(folder: Path) -> Generator[Disk]:
         ["mount", "-t", "tmpfs", "-o", f"size={SIZE_MB}m", "tenure-test", str(folder)], check=False, capture_output=True
     )
     if mounted.returncode:
-        pytest.skip(f"no file system can be mounted here: {mounted.stderr.decode().strip()}")
+        unavailable(f"no file system can be mounted here: {mounted.stderr.decode().strip()}")
     try:
         yield Disk(folder)
     finally:

@@ -20,7 +20,7 @@ from tenure.protocol.control_messages import CONTROL, Control, Granted, Order, R
 from tenure.protocol.envelope import Envelope, digest, encode
 from tenure.protocol.worker_messages import REPORT, Cause, Claimed, Finished, Hello, Released, WorkerEvent
 from tenure.workers.identity import assume
-from tests.fixtures_fleet import needed_program
+from tests.fixtures_services import require_program
 from tests.fixtures_worker import HANDLERS, SITE, WORKER, call, python
 from tests.servers import Server, launch
 from tests.waiting import wait_until
@@ -147,7 +147,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    site = Site(launch(needed_program("valkey"), tmp_path), tmp_path / "state")
+    site = Site(launch(require_program("valkey"), tmp_path), tmp_path / "state")
     yield site
     site.stop()
 

@@ -18,6 +18,7 @@ from tenure.broker.redis_coordinator import RedisCoordinator
 from tenure.broker.url import BrokerUrl
 from tenure.clock import SystemClock, SystemEntropy
 from tenure.errors import BrokerFull, BrokerRefused, BrokerUnreachable, InvalidSettings, MissingExtra
+from tests.fixtures_services import unavailable
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -289,7 +290,7 @@ def test_a_program_from_path_when_the_extra_is_absent(make: Make, monkeypatch: p
         with make() as broker:
             assert ask(broker.url, "PING") == b"PONG"
     except MissingExtra:
-        pytest.skip("no server on PATH")
+        unavailable("no server on PATH")
 
 
 def test_a_folder_that_cannot_be_made(make: Make, tmp_path: Path) -> None:
