@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.fixtures_e2e import Place, Printed, Up, up
-from tests.fixtures_services import unavailable
+from tests.fixtures_services import require_program, unavailable
 from tests.waiting import wait_until
 
 
@@ -167,7 +167,7 @@ def test_a_broker_that_evicts(tmp_path: Path) -> None:
     socket = tmp_path / "b.sock"
     server = subprocess.Popen(
         [
-            *("redis-server", "--port", "0", "--unixsocket", str(socket), "--maxmemory", "100mb"),
+            *(require_program("valkey"), "--port", "0", "--unixsocket", str(socket), "--maxmemory", "100mb"),
             *("--maxmemory-policy", "allkeys-lru", "--save", "", "--dir", str(tmp_path)),
         ],
         stdout=subprocess.DEVNULL,
