@@ -24,9 +24,13 @@ ENSUREPIP := $(PYTHON) -c 'import ensurepip' 2>/dev/null || { \
 # The levels that one `make test` runs; the rest of tests/ needs longer or is checked by `make types`.
 LEVELS := $(wildcard tests/unit tests/contract tests/property tests/integration tests/fault tests/e2e)
 
+# What is asked of launchers, alone and under a whole fleet; `make test` has a short form of it.
+LAUNCHER_SUITES := $(wildcard tests/contract/test_launchers.py tests/integration/test_*_launcher.py tests/integration/test_executor.py \
+  tests/integration/test_parent.py tests/e2e/test_launcher_parity.py tests/e2e/test_substrate_losses.py tests/e2e/test_kubernetes_pods.py)
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-quick lint format types services simulate mutants fault bench e2e docs lock build clean
+.PHONY: help demo test test-quick lint format types services simulate mutants fault launchers bench e2e docs lock build clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z0-9-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,7 +42,7 @@ demo: $(VENV)/.demo-installed ## The retry-and-fence story on real processes, in
 
 test: lint types services ## All that CI needs: lint, types, imports, every level of tests, 2,000 simulated histories
 	@$(MAKE) --no-print-directory simulate
-	@$(PYTEST) -n $(JOBS) -m "not slow" $(PYTEST_ARGS) $(LEVELS)
+	@$(PYTEST) -n $(JOBS) --dist loadgroup -m "not slow" $(PYTEST_ARGS) $(LEVELS)
 
 test-quick: $(VENV)/.dev-installed ## Unit and contract tests only
 	@$(PYTEST) -m "not slow" $(PYTEST_ARGS) $(wildcard tests/unit tests/contract)
@@ -73,8 +77,11 @@ fault: $(VENV)/.dev-installed services ## Fault injection with the long runs; fi
 	@FAULT_FIGURES=build/faults.json $(PYTEST) -n $(JOBS) --timeout 600 $(PYTEST_ARGS) --ignore tests/fault/test_real_starvation.py tests/fault
 	@FAULT_FIGURES=build/faults.json $(PYTEST) --timeout 600 $(PYTEST_ARGS) tests/fault/test_real_starvation.py
 
-e2e: $(VENV)/.dev-installed ## The installed command on real processes, with the long runs
+e2e: $(VENV)/.dev-installed ## The installed command on real processes and in containers, with the long runs
 	@$(PYTEST) --timeout 600 $(PYTEST_ARGS) tests/e2e
+
+launchers: $(VENV)/.dev-installed services ## Every launcher on its substrate, with the long runs; the table at the end says what held
+	@$(PYTEST) --timeout 600 $(PYTEST_ARGS) $(LAUNCHER_SUITES)
 
 bench: $(VENV)/.dev-installed ## Measure throughput and latency on this machine
 	@$(BIN)/python -m bench $(BENCH_ARGS)

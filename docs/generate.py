@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tenure.protocol.states import TABLES, diagram
+from tenure.protocol.states import TABLES, diagram, drawing
+from tenure.workers.launch_stages import LAUNCH
 
 PAGE = Path(__file__).parent / "state_machines.md"
 
@@ -16,11 +17,18 @@ Written by `make docs` from the tables in `tenure/protocol/states.py`; a test co
 tables and its triggers refuse every other step.
 """
 
+LAUNCHES = """\
+## Launch
+
+How far a launch has come at the worker whose launcher has started it. The table is in
+`tenure/workers/launch_stages.py`; nothing of it is in the database, for it decides nothing.
+"""
+
 
 def page() -> str:
     """The whole page as it should be."""
     sections = [f"## {name.capitalize()}\n\n```mermaid\n{diagram(name)}\n```\n" for name in TABLES]
-    return "\n".join([INTRODUCTION, *sections])
+    return "\n".join([INTRODUCTION, *sections, LAUNCHES, f"```mermaid\n{drawing(LAUNCH)}\n```\n"])
 
 
 def main() -> int:

@@ -26,21 +26,29 @@ from tenure.handlers.task import task
 from tenure.version import VERSION
 
 if TYPE_CHECKING:
+    from tenure.broker.base import LogChunk
     from tenure.client.client import Client
     from tenure.client.executor import FleetExecutor
     from tenure.client.handle import Handle
     from tenure.client.options import ClientOptions
+    from tenure.client.progress import Progress
     from tenure.client.waiting import as_completed, wait
-    from tenure.protocol.envelope import Retry
+    from tenure.protocol.artifact import Blob, Bundle
+    from tenure.protocol.envelope import Limits, Retry
 
 __version__: Final = VERSION
 
 __all__ = [
+    "Blob",
+    "Bundle",
     "Client",
     "ClientOptions",
     "FleetExecutor",
     "Handle",
     "InvalidArguments",
+    "Limits",
+    "LogChunk",
+    "Progress",
     "Retry",
     "TaskAbandoned",
     "TaskCancelled",
@@ -59,10 +67,15 @@ __all__ = [
 
 _LOADED_WHEN_NAMED: Final = MappingProxyType(
     {
+        "Blob": "tenure.protocol.artifact",
+        "Bundle": "tenure.protocol.artifact",
         "Client": "tenure.client.client",
         "ClientOptions": "tenure.client.options",
         "FleetExecutor": "tenure.client.executor",
         "Handle": "tenure.client.handle",
+        "LogChunk": "tenure.broker.base",
+        "Progress": "tenure.client.progress",
+        "Limits": "tenure.protocol.envelope",
         "Retry": "tenure.protocol.envelope",
         "as_completed": "tenure.client.waiting",
         "wait": "tenure.client.waiting",

@@ -117,10 +117,46 @@ class NotEligible(UsageError):
     code = "not_eligible"
 
 
+class UnknownArtifact(UsageError):
+    """The store holds nothing of that digest, or the task has no files of that kind."""
+
+    code = "unknown_artifact"
+
+
+class NotAdoptable(UsageError):
+    """The quarantined result cannot be adopted or dropped: it was decided before, or the task went on without it."""
+
+    code = "not_adoptable"
+
+
+class ForbiddenPath(UsageError):
+    """A path leaves its folder, or names a link, a device or a pipe where only files may be."""
+
+    code = "forbidden_path"
+
+
+class TooManyFiles(UsageError):
+    """A folder holds more files than it may."""
+
+    code = "too_many_files"
+
+
 class MissingExtra(UsageError):
     """An optional part was asked for and its library is not installed."""
 
     code = "missing_extra"
+
+
+class UnknownLauncher(UsageError):
+    """No launcher of that name is installed."""
+
+    code = "unknown_launcher"
+
+
+class WritesDisabled(UsageError):
+    """A launcher would change a cluster, and was not allowed to."""
+
+    code = "writes_disabled"
 
 
 # --- the task's own end: exit code 1 ----------------------------------------------------------------------------------
@@ -259,3 +295,45 @@ class WorkerBusy(FleetError):
     """Another agent on this host runs under the same worker id."""
 
     code = "worker_busy"
+
+
+class ArtifactError(FleetError):
+    """Root of everything that goes wrong with a store of artifacts."""
+
+    code = "artifact"
+
+
+class ArtifactStoreUnreachable(ArtifactError):
+    """The store cannot be reached, or does not let this program in."""
+
+    code = "artifact_store_unreachable"
+
+
+class ArtifactStoreFull(ArtifactError):
+    """The store has no room for this content, or does not take contents of this size."""
+
+    code = "artifact_store_full"
+
+
+class ArtifactDamaged(ArtifactError):
+    """The bytes that are there do not have the digest or the size that they should have."""
+
+    code = "artifact_damaged"
+
+
+class LaunchError(FleetError):
+    """An executor could not be started, asked about or ended where it runs."""
+
+    code = "launch"
+
+
+class LaunchRefused(LaunchError):
+    """The substrate does not take what was to be launched; nothing was started."""
+
+    code = "launch_refused"
+
+
+class SubstrateUnreachable(LaunchError):
+    """The substrate cannot be asked; what was asked of it may have been done."""
+
+    code = "substrate_unreachable"

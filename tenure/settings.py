@@ -10,11 +10,13 @@ that `tenure up` leaves in the data folder, so that a second terminal needs no s
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
+import stat
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, final
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast, final
 from urllib.parse import urlsplit
 
 from platformdirs import user_data_path
@@ -30,11 +32,20 @@ SETTINGS_FILE: Final = "tenure.toml"
 BROKER_URL_FILE: Final = "broker.url"
 """The name of the file in which a part that starts a broker leaves its address, readable by its owner only."""
 
+BROKER_STORE: Final = "broker:"
+"""The address of the store at the broker itself, for small files."""
+
 _SCHEMES: Final = frozenset({"redis", "rediss", "unix", "valkey", "valkeys"})
 _FORMS: Final = "redis://host:6379/0, rediss://host:6380/0 or unix:///path/to/socket"
+_STORAGE_VARIABLES: Final = (
+    *("AWS_", "AZURE_STORAGE_", "FSSPEC_", "GOOGLE_", "HOME", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY"),
+    *("REQUESTS_CA_BUNDLE", "SSL_CERT_", "STORAGE_EMULATOR_HOST", "https_proxy", "http_proxy", "no_proxy"),
+)
+_STORE_FORMS: Final = f"{BROKER_STORE}, /srv/files, file:///srv/files or s3://bucket/prefix"
 _NAME: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"
+_MAX_OPTIONS_BYTES: Final = 65_536
 _ADDRESS: Final = frozenset({"broker_url", "broker_url_file"})
-_PATHS: Final = frozenset({"broker_url_file", "data_dir"})
+_PATHS: Final = frozenset({"broker_url_file", "data_dir", "artifacts_options_file"})
 
 
 def _expanded(path: Path) -> Path:
@@ -53,7 +64,25 @@ def _person() -> str:
         return f"uid-{os.getuid()}"
 
 
+def _store_address(address: str) -> str:
+    """An address as other hosts may be told it: a folder as an absolute path, a URL as it is, and never a password."""
+    if address == BROKER_STORE:
+        return address
+    if "://" not in address:
+        return str(_expanded(Path(address)))
+    try:
+        parts = urlsplit(address)
+        holds_secret = parts.username is not None or parts.password is not None
+    except ValueError:
+        raise ValueError(f"an address looks like {_STORE_FORMS}") from None
+    if holds_secret:
+        # Every worker and client is told the address.
+        raise ValueError("a store's address may hold no name or password: put them into artifacts_options_file")
+    return address
+
+
 _Folder = Annotated[Path, AfterValidator(_expanded)]
+_Store = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_store_address)]
 _Name = Annotated[str, Field(pattern=_NAME)]
 
 
@@ -77,6 +106,10 @@ class Settings(BaseSettings):
     """Who asks; recorded with submissions and decisions."""
     answer_timeout_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
     """How long to wait for a coordinator's answer."""
+    artifacts: _Store | None = None
+    """Where files are kept, as seen from this host; None: where the coordinator says."""
+    artifacts_options_file: _Folder | None = None
+    """File with the store's own options (endpoint, key, secret) as a JSON object, readable by its owner only."""
 
     @classmethod
     def settings_customise_sources(
@@ -120,6 +153,15 @@ class Settings(BaseSettings):
             )
         return _checked_url(_first_line(source), str(source))
 
+    def artifacts_options(self) -> dict[str, Any]:
+        """The options of the store, read from their file; empty when there is none.
+
+        Raises:
+            InvalidSettings: the file cannot be read, others may read it, or it holds no JSON object.
+        """
+        path = self.artifacts_options_file
+        return {} if path is None else _read_options(path)
+
 
 def load_settings(*, settings_file: Path | None = None, **overrides: object) -> Settings:
     """Merge and check all settings; an override of None counts as not given.
@@ -161,6 +203,16 @@ def inherited_environment(names: tuple[str, ...]) -> dict[str, str]:
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
+def storage_environment() -> dict[str, str]:
+    """The variables by which libraries of object stores find keys, endpoints and proxies, for a porter."""
+    return {name: value for name, value in os.environ.items() if name.startswith(_STORAGE_VARIABLES)}
+
+
+def adopt_environment(variables: Mapping[str, str]) -> None:
+    """Give this process variables that it was told in a safer way than through its environment."""
+    os.environ.update(variables)
+
+
 def _layers(settings_file: Path | None, arguments: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     yield "an argument", arguments
     from_environment = EnvSettingsSource(Settings, env_ignore_empty=True)()
@@ -182,11 +234,34 @@ def _read_toml(path: Path) -> Mapping[str, Any]:
         raise InvalidSettings(f"the settings file {path} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidSettings(f"the settings file {path} is not TOML: {error}") from error
+    # Relative to the file, so that a settings file means the same from every folder.
     for name in _PATHS & values.keys():
         if isinstance(values[name], str):
-            # Relative to the file, so that a settings file means the same from every folder.
             values[name] = path.parent / Path(values[name]).expanduser()
+    store = values.get("artifacts")
+    if isinstance(store, str) and store not in {"", BROKER_STORE} and "://" not in store:
+        values["artifacts"] = str(path.parent / Path(store).expanduser())
     return values
+
+
+def _read_options(path: Path) -> dict[str, Any]:
+    name = f"the store's options file {path}"
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            raw = file.read(_MAX_OPTIONS_BYTES + 1)
+    except OSError as error:
+        raise InvalidSettings(f"{name} cannot be read: {error.strerror}") from error
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise InvalidSettings(f"{name} is open to others than its owner", f"chmod 600 {path}")
+    try:
+        found: object = json.loads(raw) if len(raw) <= _MAX_OPTIONS_BYTES else None
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        # What is in it is not repeated: it holds secrets.
+        raise InvalidSettings(f"{name} holds no JSON object", 'It looks like {"key": "...", "secret": "..."}')
+    return cast("dict[str, Any]", found)
 
 
 def _explained(error: ValidationError, origins: Mapping[str, str]) -> InvalidSettings:

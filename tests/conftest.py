@@ -1,10 +1,16 @@
 """Marks each test with the level that its folder names, so that `pytest -m unit` and `pytest tests/unit` agree."""
 
+import signal
 from pathlib import Path
 
 import pytest
 
 LEVELS = frozenset({"unit", "contract", "property", "integration", "fault", "e2e"})
+
+
+def pytest_configure() -> None:
+    # A job in a shell's background ignores Ctrl-C, and so would every program that a test starts and then interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

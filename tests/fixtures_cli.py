@@ -6,16 +6,23 @@ import json
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Unpack, cast
+from typing import Any, Literal, NamedTuple, Unpack, cast
 
 import pytest
 
+from tenure.artifacts.memory import MemoryStore
+from tenure.broker.keys import Keys
+from tenure.broker.memory import MemoryBroker
+from tenure.broker.memory_store import MemoryStore as BrokerStore
 from tenure.cli.desk import Session
 from tenure.cli.main import run
 from tenure.client.calls import Call
-from tenure.client.handle import Handle
+from tenure.client.contents import Contents
+from tenure.client.handle import Handle, Ties
+from tenure.client.logs import LogReader
 from tenure.client.options import SubmitOptions
 from tenure.errors import TenureError
+from tenure.protocol.artifact import Bundle
 from tenure.protocol.client_messages import Ask, Done, Query, Reply
 from tenure.protocol.states import TaskState
 from tenure.protocol.worker_messages import Failure, FailureKind
@@ -59,7 +66,14 @@ class FakeFleet:
 
     rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict[str, "list[dict[str, Any]]"])
     error: TenureError | None = None
+    refuses: Literal["everything", "using"] = "everything"
+    """What `error` is raised by."""
     now_ms: int = START_MS
+    store: MemoryStore = field(default_factory=lambda: MemoryStore(ManualClock()))
+    broker: MemoryBroker = field(default_factory=lambda: MemoryBroker(BrokerStore(ManualClock()), Keys("main")))
+    """Where tasks' logs are."""
+    outputs: Bundle | None = None
+    """What tasks leave that end well."""
     asked: list[Ask] = field(default_factory=list["Ask"])
     options: list[SubmitOptions] = field(default_factory=list["SubmitOptions"])
     tasks: dict[str, FakeTask] = field(default_factory=dict[str, FakeTask])
@@ -67,9 +81,13 @@ class FakeFleet:
     ends: Callable[[Any], Any] | None = None
     """Called with the work of a fresh task; its answer is a value, or an exception to fail with, or None to go on."""
 
+    def __post_init__(self) -> None:
+        self.contents = Contents(lambda: self.store, ManualClock(), SeededEntropy(2))
+        self.log_reader = LogReader(self.ask, lambda: self.broker.client(client_id="c"), self.contents, ManualClock())
+
     def ask(self, request: Ask) -> Reply:
         self.asked.append(request)
-        if self.error is not None:
+        if self.error is not None and self.refuses == "everything":
             raise self.error
         name = request.what if isinstance(request, Query) else request.kind
         return Reply(request_id="r1", rows=tuple(self._rows(name, request)))
@@ -92,7 +110,7 @@ class FakeFleet:
         return self.attached(self.tasks[key])
 
     def attached(self, task: FakeTask) -> Handle[Any]:
-        handle: Handle[Any] = Handle(lambda _: None)
+        handle: Handle[Any] = Handle(Ties(lambda _: None, self.contents.fetch))
         handle.admit(task.task_id, TaskState.QUEUED)
         if task.done is not None:
             handle.settle(task.done)
@@ -107,7 +125,14 @@ class FakeFleet:
         if isinstance(value, Exception):
             failure = Failure(kind=FailureKind.EXCEPTION, message=str(value), trace="Traceback: here")
             return Done(task_id=task.task_id, state=TaskState.FAILED, attempt=1, fence=1, failure=failure)
-        return Done(task_id=task.task_id, state=TaskState.SUCCEEDED, attempt=1, fence=1, value=json.dumps(value))
+        return Done(
+            task_id=task.task_id,
+            state=TaskState.SUCCEEDED,
+            attempt=1,
+            fence=1,
+            value=json.dumps(value),
+            outputs=self.outputs,
+        )
 
     def _rows(self, name: str, request: Ask) -> list[dict[str, Any]]:
         if name == "status":
@@ -127,8 +152,9 @@ class FakeSubmitter:
     def submit(self, function: Any, /, *args: Any, **kwargs: Any) -> Handle[Any]:
         return self.fleet.add(self.options.get("key", f"k{len(self.fleet.tasks)}"), Call(function, args, kwargs))
 
-    def command(self, argv: Sequence[str]) -> Handle[Any]:
-        return self.fleet.add(self.options.get("key", f"k{len(self.fleet.tasks)}"), tuple(argv))
+    def command(self, argv: Sequence[str], **said: Any) -> Handle[Any]:
+        work = (tuple(argv), said) if said else tuple(argv)
+        return self.fleet.add(self.options.get("key", f"k{len(self.fleet.tasks)}"), work)
 
     def submit_many(self, calls: Sequence[Call]) -> list[Handle[Any]]:
         return [self.fleet.add(call.key, call) for call in calls]

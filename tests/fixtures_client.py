@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from threading import Condition
+from typing import Any
 
-from tenure.broker.base import Delivery, EntryId
+from tenure.broker.base import Delivery, EntryId, LogChunk, LogKey
 from tenure.errors import BrokerError, BrokerUnreachable
 from tenure.protocol.client_messages import (
     MAIL,
@@ -17,6 +18,7 @@ from tenure.protocol.client_messages import (
     Done,
     Mail,
     Notice,
+    Query,
     Refusal,
     Reply,
     Submit,
@@ -57,6 +59,10 @@ class ScriptedFleet:
         self.warnings: tuple[str, ...] = ()
         self.mails: list[tuple[EntryId, bytes]] = []
         self.closed: list[str] = []
+        self.logs: dict[LogKey, list[LogChunk]] = {}
+        self.store_address = ""
+        self.rows: dict[str, list[dict[str, Any]]] = {}
+        """What queries are answered with, by list."""
         self._next_entry = 1
 
     def connect(self, client_id: str) -> ScriptedBroker:
@@ -123,6 +129,8 @@ class ScriptedFleet:
                 self.tasks.update({done.task_id: done for done in ended})
                 rows = tuple({"task_id": i, "state": str(self.tasks[i].state)} for i in ask.task_ids)
                 return Reply(request_id=request_id, rows=rows), ended
+            case Query() if ask.what in self.rows:
+                return Reply(request_id=request_id, rows=tuple(self.rows[ask.what])), []
             case _:
                 return Reply(request_id=request_id, rows=({"asked": ask.kind},)), []
 
@@ -171,6 +179,18 @@ class ScriptedBroker:
         if not found and fleet.time_passes:
             fleet.clock.advance_ms(block_ms)
         return found
+
+    def printed(self, log: LogKey, *, after: EntryId, block_ms: int) -> list[tuple[EntryId, LogChunk]]:
+        self._check()
+        chunks = self._fleet.logs.get(log, [])
+        found = [(EntryId(1, n), chunk) for n, chunk in enumerate(chunks, start=1) if EntryId(1, n) > after]
+        if not found and self._fleet.time_passes:
+            self._fleet.clock.advance_ms(block_ms)
+        return found
+
+    def store_address(self) -> str:
+        self._check()
+        return self._fleet.store_address
 
     def marker(self) -> str:
         self._check()

@@ -81,6 +81,7 @@ class Place:
             out, err = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             process.kill()
+            process.communicate()
             raise
         return Printed(process.returncode, out, err)
 

@@ -97,6 +97,8 @@ class Worker:
     url: str | None = None
     capability: str = "default"
     state: Path | None = None
+    options: tuple[str, ...] = ()
+    """What else it is started with."""
 
 
 @dataclass
@@ -110,6 +112,8 @@ class Fleet:
     processes: dict[str, Process] = field(default_factory=dict[str, Process])
     address: str | None = None
     """Where the parts find the broker, when that is not where it listens."""
+    env: dict[str, str] = field(default_factory=dict[str, str])
+    """What else the parts find in their environment."""
     _server: Server | None = None
     _client: Client | None = None
 
@@ -147,10 +151,11 @@ class Fleet:
             str(worker.slots),
         ]
         options += ["--ttl", f"{worker.ttl_ms}ms", "--allow", HANDLERS, "--capability", worker.capability]
+        options += worker.options
         return self._start(worker.name, ["-m", "tenure", "worker", *options], worker.url)
 
     def _start(self, name: str, arguments: Sequence[str], url: str | None) -> Process:
-        env = {"TENURE_BROKER_URL": url or self.url, "PYTHONPATH": str(ROOT)}
+        env = {"TENURE_BROKER_URL": url or self.url, "PYTHONPATH": str(ROOT), **self.env}
         process = Process(name, arguments, env, self.folder / f"{name}.log")
         self.processes[name] = process
         process.start()

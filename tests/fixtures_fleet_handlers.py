@@ -2,6 +2,7 @@
 
 A mark is one line, written by one call to a file that is open for appending: what happened, the task, its attempt and
 fence, the process, and the host's CLOCK_BOOTTIME in nanoseconds. A start is stamped before the work, an end after it.
+While a file of the same name with `.hold` at its end is there, what has started only waits.
 Run as a script it is a command task: `fixtures_fleet_handlers.py MARKS SECONDS [--detached]`.
 """
 
@@ -46,6 +47,8 @@ def marked(path: str, task: tuple[str, int, int] | None = None) -> Generator[Non
 def work(marks: str, number: int, seconds: float) -> int:
     """Be busy for that long."""
     with marked(marks):
+        while _is_held(marks):
+            time.sleep(_STEP_S)
         _pass_time(seconds)
     return number
 
@@ -53,6 +56,8 @@ def work(marks: str, number: int, seconds: float) -> int:
 async def work_async(marks: str, number: int, seconds: float) -> int:
     """The same beside many others in one process."""
     with marked(marks):
+        while _is_held(marks):  # noqa: ASYNC110 - another process lets it go
+            await asyncio.sleep(_STEP_S)
         await asyncio.sleep(seconds)
     return number
 
@@ -66,6 +71,8 @@ def stubborn(marks: str, number: int, seconds: float) -> int:
     """Ignore every polite request to end."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with marked(marks):
+        while _is_held(marks):
+            time.sleep(_STEP_S)
         _pass_time(seconds)
     return number
 
@@ -114,6 +121,10 @@ def eat_memory(marks: str, number: int, megabytes: int) -> int:
     return number
 
 
+def _is_held(marks: str) -> bool:
+    return os.path.exists(f"{marks}.hold")  # noqa: PTH110 - this file does without
+
+
 def _die(code: int) -> None:
     if code >= 0:
         os._exit(code)
@@ -124,6 +135,16 @@ def _die(code: int) -> None:
 def _parent_of(pid: int) -> int:
     with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - as small as it can be
         return int(file.read().rpartition(b")")[2].split(None, 2)[1])
+
+
+def tick(lines: int, gate: str) -> None:
+    """Print when it prints, at uneven times, once somebody reads along."""
+    sys.stdout.write("ready\n")
+    while not os.path.exists(gate):  # noqa: PTH110 - this file does without
+        time.sleep(_STEP_S)
+    for number in range(lines):
+        sys.stdout.write(f"{time.clock_gettime_ns(time.CLOCK_MONOTONIC)}\n")
+        time.sleep(0.03 + 0.29 * (number * 7 % 10) / 10)
 
 
 def _pass_time(seconds: float) -> None:

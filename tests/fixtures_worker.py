@@ -4,22 +4,26 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any, TypeVar
 
-from tenure.broker.base import Delivery, EntryId, Handout, Mailing, Publication
+from tenure.artifacts.base import Porter
+from tenure.broker.base import Delivery, EntryId, Handout, LogChunk, LogKey, Mailing, Publication
 from tenure.broker.keys import Keys
 from tenure.broker.memory import MemoryBroker, MemoryWorker
 from tenure.broker.memory_store import MemoryStore
 from tenure.clock import SystemClock, SystemEntropy, sortable_id
 from tenure.errors import BrokerUnreachable
+from tenure.protocol.artifact import Checkpoint
 from tenure.protocol.assignment import Assignment, Ticket
-from tenure.protocol.control_messages import Control, Granted, Judged, Order, Registered, Verdict
+from tenure.protocol.control_messages import Control, Granted, Judged, Kept, Order, Registered, Verdict
 from tenure.protocol.envelope import CallWork, CommandWork, Envelope, Scope, digest, encode
 from tenure.protocol.worker_messages import (
     HEARTBEAT,
     REPORT,
+    Checkpointed,
     Claimed,
     Finished,
     Heartbeat,
@@ -81,6 +85,9 @@ class PatientWorker:
     def retake(self, *, capabilities: Sequence[str], limit: int) -> list[Handout]:
         return self._do(lambda: self._inner.retake(capabilities=capabilities, limit=limit))
 
+    def look(self, *, capability: str = "", worker_id: str = "", entry_id: EntryId) -> Handout | None:
+        return self._do(lambda: self._inner.look(capability=capability, worker_id=worker_id, entry_id=entry_id))
+
     def orders(self, *, after: EntryId, block_ms: int) -> list[Delivery]:
         return self._patiently(lambda: self._inner.orders(after=after, block_ms=0), block_ms)
 
@@ -89,6 +96,12 @@ class PatientWorker:
 
     def beat(self, heartbeat: bytes, ttl_ms: int) -> str:
         return self._do(lambda: self._inner.beat(heartbeat, ttl_ms))
+
+    def print(self, log: LogKey, chunks: Sequence[LogChunk], keep: int) -> None:
+        self._do(lambda: self._inner.print(log, chunks, keep))
+
+    def store_address(self) -> str:
+        return self._do(self._inner.store_address)
 
     def farewell(self) -> None:
         self._do(self._inner.farewell)
@@ -125,6 +138,7 @@ class Bench:
         self.coordinator.mark("first")
         root = str(Path(__file__).parents[1])
         settings: dict[str, Any] = {"allow": (HANDLERS,), "ttl_ms": 5_000, "import_path": (root,), **options}
+        self.porter: Callable[[str], Porter] | None = settings.pop("porter", None)
         self.options = WorkerOptions(state_dir=folder, worker_id=WORKER, site=SITE, **settings)
         self.events: list[WorkerEvent] = []
         self.epoch = 1
@@ -140,7 +154,8 @@ class Bench:
 
     def start(self) -> None:
         """Start an agent."""
-        self.agent = Agent(self.options, lambda name: PatientWorker(self.wire, name), self._clock, SystemEntropy())
+        connect = partial(PatientWorker, self.wire)
+        self.agent = Agent(self.options, connect, self._clock, SystemEntropy(), self.porter)
         self._summary = []
         self._thread = Thread(target=lambda: self._summary.append(self.agent.run()), name="agent", daemon=True)
         self._thread.start()
@@ -167,7 +182,13 @@ class Bench:
 
     # --- the coordinator ------------------------------------------------------------------------
 
-    def publish(self, *envelopes: Envelope, fence: int | None = None, task_id: str | None = None) -> list[Ticket]:
+    def publish(
+        self,
+        *envelopes: Envelope,
+        fence: int | None = None,
+        task_id: str | None = None,
+        checkpoint: Checkpoint | None = None,
+    ) -> list[Ticket]:
         """Publish an assignment of each envelope."""
         tickets: list[Ticket] = []
         with self.wire.lock:
@@ -183,6 +204,7 @@ class Bench:
                     start=envelope.start,
                     exclusive=envelope.exclusive,
                     ttl_ms=envelope.lease_ttl_ms,
+                    checkpoint=checkpoint,
                 )
                 entry = EntryId(self.epoch, self._sequence)
                 assignment = Assignment(ticket=ticket, envelope=raw)
@@ -240,8 +262,25 @@ class Bench:
                 self.order(Registered(generation=generation, ordinal=ordinal))
             case Claimed(binding=binding) if self.grants:
                 self.order(Granted(task_id=binding.task_id, fence=binding.fence, nonce=binding.nonce))
+            case Checkpointed(binding=binding, ordinal=ordinal) if self.judges:
+                self.order(Kept(task_id=binding.task_id, fence=binding.fence, nonce=binding.nonce, ordinal=ordinal))
             case Finished(binding=binding) | Released(binding=binding) if self.judges:
                 verdict = Verdict.ACCEPTED
                 self.order(Judged(task_id=binding.task_id, fence=binding.fence, nonce=binding.nonce, verdict=verdict))
             case _:
                 pass
+
+
+def results_of(bench: Bench, *envelopes: Envelope, timeout_s: float = 20) -> list[Finished]:
+    """The results of all of these, in order. What a busy worker gives back unstarted is offered again."""
+    tickets = bench.publish(*envelopes)
+    return [_result_of(bench, *each, timeout_s) for each in zip(envelopes, tickets, strict=True)]
+
+
+def _result_of(bench: Bench, envelope: Envelope, ticket: Ticket, timeout_s: float) -> Finished:
+    over = (Finished, Released)
+    bench.until(lambda: any(bench.of(kind, ticket) for kind in over), f"{ticket.fence} is over", timeout_s)
+    if bench.of(Finished, ticket):
+        return bench.of(Finished, ticket)[0]
+    assert not bench.of(Released, ticket)[0].started
+    return _result_of(bench, envelope, bench.publish(envelope)[0], timeout_s)

@@ -25,6 +25,7 @@ from tenure.testing import SeededEntropy
 from tenure.workers.actions import Action, Recall, StartCall, StartCommand, Tell
 from tenure.workers.claims import Claims
 from tenure.workers.inputs import BeatTaken, CallEnded, ChildReady, Input, Ordered, Recalled, Taken, TreeEnded
+from tenure.workers.lifetime import ENDLESS, Lifetime
 from tenure.workers.membership import Profile
 
 _A = TypeVar("_A")
@@ -43,9 +44,10 @@ class Core:
         ttl_ms: int = 30_000,
         prompt: bool = True,
         registered: bool = True,
+        lifetime: Lifetime = ENDLESS,
     ) -> None:
         hello = Hello(slots=slots, capabilities=("default",), ttl_ms=ttl_ms)
-        self.claims = Claims(Profile(hello, generation), SeededEntropy(1))
+        self.claims = Claims(Profile(hello, generation, lifetime=lifetime), SeededEntropy(1))
         self.generation = generation
         self.now_ms = 1_000_000
         self.actions: list[Action] = []

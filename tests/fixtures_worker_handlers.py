@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes
+import logging
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 from threading import Thread
+from typing import Final
 
 import tenure
 
@@ -151,3 +153,70 @@ async def deaf(file: str) -> None:
 def report_and_sleep(fraction: float, seconds: float) -> None:
     tenure.current().progress(fraction, "half")
     time.sleep(seconds)
+
+
+say: Final = print
+"""The point of what follows is that it prints."""
+
+_CHATTING: Final[list[str]] = []
+
+
+def chat(name: str, lines: int) -> None:
+    """Print lines to both streams."""
+    for number in range(lines):
+        say(f"{name} {number}")
+    say("oh", name, file=sys.stderr)
+    say("unfinished", end="")
+
+
+async def chat_beside(name: str, others: int) -> None:
+    """Print while others do, from the coroutine, from a thread that knows the context and from one that does not."""
+    _CHATTING.append(name)
+    while len(_CHATTING) < others:  # noqa: ASYNC110 - an event would belong to one call's loop only
+        await asyncio.sleep(0.001)
+    say(name, "one")
+    await asyncio.sleep(0)
+    await asyncio.to_thread(say, name, "two")
+    bare = Thread(target=lambda: say("nobody's"))
+    bare.start()
+    bare.join()
+    tenure.current().logger.info("%s three", name)
+
+
+def print_everywhere() -> str:
+    """Print in every way that there is but through `print`."""
+    run = tenure.current()
+    sys.stdout.buffer.write("bytes é\n".encode())
+    sys.stdout.writelines(["written\n", "as lines\n"])
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    logging.getLogger("my.own").warning("a warning")
+    bare = Thread(target=lambda: run.logger.info("from a bare thread"))
+    bare.start()
+    bare.join()
+    subprocess.run(["true"], stdout=sys.stdout, check=True)
+    if (pid := os.fork()) == 0:
+        say("a copy's", flush=True)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    sys.stdout.close()
+    say("lone \udcff")
+    return f"{sys.stdout.encoding} {sys.stdout.isatty()}"
+
+
+def flood(megabytes: int) -> int:
+    """Print that much, in lines of a hundred characters; answers how many characters that was."""
+    line = "x" * 99
+    for _ in range(megabytes * 10_000):
+        say(line)
+    say("the end")
+    return megabytes * 1_000_000 + 8
+
+
+def tell_metrics() -> None:
+    tenure.current().progress(0.5, "half\nway", loss=float("nan"), epoch=3, name="x" * 9_999, other=object())
+    time.sleep(600)
+
+
+def chat_and_die(text: str) -> None:
+    say(text)
+    os._exit(1)

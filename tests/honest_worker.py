@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tenure.errors import BrokerError
+from tenure.protocol.artifact import Bundle
 from tenure.protocol.control_messages import Granted, Judged, Order, Refused, Registered, SayHello, Stop
 from tenure.protocol.worker_messages import Cause, Released, WorkerEvent
 from tests.scripted_fleet import Hand, ScriptedWorker, drop
@@ -18,12 +20,14 @@ class HonestWorker:
     Attributes:
         registered: whether its last hello was answered.
         started: the fence of everything that it has begun to run, in order.
+        outputs: what it stages when something has ended, if anything.
     """
 
     worker: ScriptedWorker
     slots: int = 2
     registered: bool = False
     started: list[int] = field(default_factory=list[int])
+    outputs: Callable[[Hand], Bundle | None] = lambda _: None
 
     def round(self) -> None:
         """Read orders, beat, take, and report; what the broker does not take is said again in the next round."""
@@ -81,4 +85,5 @@ class HonestWorker:
             self._start(hand)
             return self.worker.claimed(hand)
         hand.state = "finished"
-        return self.worker.finished(hand, str(hand.ticket.fence))
+        finished = self.worker.finished(hand, str(hand.ticket.fence))
+        return finished.model_copy(update={"outputs": self.outputs(hand)})

@@ -59,6 +59,7 @@ from tenure.protocol.worker_messages import (
     WorkerEvent,
 )
 from tenure.testing import ManualClock, SeededEntropy
+from tests.held_porter import HeldPorter
 
 WORLD = "main"
 RUN = "r1"
@@ -87,7 +88,10 @@ class ScriptedFleet:
         face: what the coordinator is given as its broker; replace it before `start` to make it fail.
     """
 
-    def __init__(self, folder: Path, *, remembered_writes: int = 0, **options: Any) -> None:
+    def __init__(
+        self, folder: Path, *, remembered_writes: int = 0, porter: HeldPorter | None = None, **options: Any
+    ) -> None:
+        self.porter = porter
         self.clock = ManualClock()
         self.entropy = SeededEntropy()
         self.server = MemoryStore(self.clock, remembered_writes=remembered_writes)
@@ -111,12 +115,19 @@ class ScriptedFleet:
         """A new coordinator on the database and the broker as they are."""
         self.store = Database(self.options.database)
         self.coordinator = Coordinator(
-            self.options, store=self.store, broker=self.face, clock=self.clock, entropy=self.entropy
+            self.options,
+            store=self.store,
+            broker=self.face,
+            clock=self.clock,
+            entropy=self.entropy,
+            porter=self.porter,
         )
 
     def restart(self) -> None:
         """End the coordinator where it is and start another one; nothing but the database is carried over."""
         self.store.close()
+        if self.porter is not None:
+            self.porter.die()
         self.start()
 
     def step(self, turns: int = 1) -> None:
@@ -265,7 +276,7 @@ class Hand:
 
     ticket: Ticket
     nonce: str
-    state: Literal["claimed", "running", "finished", "stopping"] = "claimed"
+    state: Literal["claimed", "launched", "running", "finished", "stopping"] = "claimed"
 
     @property
     def binding(self) -> Binding:
@@ -294,6 +305,7 @@ class ScriptedWorker:
     hands: list[Hand] = field(default_factory=list[Hand])
     orders: list[Order] = field(default_factory=list[Order])
     after: EntryId = START
+    remaining_ms: int | None = None
 
     # --- what it sends ---
 
@@ -311,13 +323,20 @@ class ScriptedWorker:
         self.capabilities = fields.pop("capabilities", self.capabilities)
         held = tuple(Held(task_id=h.ticket.task_id, fence=h.ticket.fence, state=h.state) for h in self.hands)
         given: dict[str, Any] = {"capabilities": self.capabilities, "ttl_ms": TTL_MS, "held": held}
+        self.remaining_ms = fields.get("remaining_ms", self.remaining_ms)
         self.send(Hello(slots=slots, **(given | fields)))
 
     def beat(self, *, sequence: int | None = None) -> str:
         """Write a heartbeat that lists all hands; the coordinator's echo."""
         self.sequence = self.sequence + 1 if sequence is None else sequence
         held = tuple(Held(task_id=h.ticket.task_id, fence=h.ticket.fence, state=h.state) for h in self.hands)
-        beat = Heartbeat(generation=self.generation, sequence=self.sequence, window=self.window, held=held)
+        beat = Heartbeat(
+            generation=self.generation,
+            sequence=self.sequence,
+            window=self.window,
+            held=held,
+            remaining_ms=self.remaining_ms,
+        )
         return self.face.beat(HEARTBEAT.dump_json(beat), TTL_MS)
 
     # --- what it does with assignments ---

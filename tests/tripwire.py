@@ -61,8 +61,8 @@ class Tripwire:
     def state(self) -> BrokerState:
         return self.trip.pass_on("state", self.inner.state)
 
-    def mark(self, marker: str) -> None:
-        return self.trip.pass_on("mark", lambda: self.inner.mark(marker))
+    def mark(self, marker: str, store_address: str = "") -> None:
+        return self.trip.pass_on("mark", lambda: self.inner.mark(marker, store_address))
 
     def ensure_streams(self, *, capabilities: Sequence[str], workers: Sequence[str], sites: Sequence[str]) -> None:
         return self.trip.pass_on(
@@ -76,8 +76,13 @@ class Tripwire:
     def unsettled(self, *, sites: Sequence[str], limit: int) -> list[Delivery]:
         return self.trip.pass_on("unsettled", lambda: self.inner.unsettled(sites=sites, limit=limit))
 
-    def settle(self, deliveries: Sequence[Delivery], ended: Sequence[StreamEntry] = ()) -> None:
-        return self.trip.pass_on("settle", lambda: self.inner.settle(deliveries, ended))
+    def settle(
+        self,
+        deliveries: Sequence[Delivery],
+        ended: Sequence[StreamEntry] = (),
+        departed: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        return self.trip.pass_on("settle", lambda: self.inner.settle(deliveries, ended, departed))
 
     def publish(self, publications: Sequence[Publication]) -> list[PublishOutcome]:
         return self.trip.pass_on("publish", lambda: self.inner.publish(publications))

@@ -51,10 +51,14 @@ class Delivery:
 @final
 @dataclass(frozen=True, slots=True)
 class Handout:
-    """One assignment that a worker was given; `assignment` is None when the entry could not be read."""
+    """One assignment that a worker was given; `assignment` is None when the entry could not be read.
+
+    `is_directed` says that the entry was taken from the worker's own stream, and not from its capability's.
+    """
 
     entry_id: EntryId
     assignment: Assignment | None
+    is_directed: bool = False
 
 
 @final
@@ -123,6 +127,30 @@ class Mailing:
         return min(_MAILBOX_ENTRIES, _MAILBOX_BYTES // max(len(self.raw), 1))
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class LogKey:
+    """Names the log of one attempt."""
+
+    site: str
+    task_id: str
+    fence: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LogChunk:
+    """What a task has printed: `stream` is 1 for standard output, 2 for standard error, 0 for words of Tenure's own.
+
+    `position` counts the characters of the attempt's log before this chunk, also those that were left out: a gap says
+    that something is missing.
+    """
+
+    stream: int
+    position: int
+    text: str
+
+
 class CoordinatorBroker(Protocol):
     """What the coordinator may do."""
 
@@ -130,8 +158,8 @@ class CoordinatorBroker(Protocol):
         """Identity and settings of the server; `marker` is "" when there is none."""
         ...
 
-    def mark(self, marker: str) -> None:
-        """Set the incarnation marker."""
+    def mark(self, marker: str, store_address: str = "") -> None:
+        """Set the incarnation marker, and say where the fleet's artifacts are kept; "" says that there is no store."""
         ...
 
     def ensure_streams(self, *, capabilities: Sequence[str], workers: Sequence[str], sites: Sequence[str]) -> None:
@@ -149,8 +177,16 @@ class CoordinatorBroker(Protocol):
         """Requests and reports that were received before and never settled, the oldest `limit` of each stream."""
         ...
 
-    def settle(self, deliveries: Sequence[Delivery], ended: Sequence[StreamEntry] = ()) -> None:
-        """Acknowledge and delete received entries, and the assignment entries of leases that have ended."""
+    def settle(
+        self,
+        deliveries: Sequence[Delivery],
+        ended: Sequence[StreamEntry] = (),
+        departed: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        """Acknowledge and delete received entries, and the assignment entries of leases that have ended.
+
+        Of each (site, worker id) that has departed, delete the control stream, the echo and the heartbeat.
+        """
         ...
 
     def publish(self, publications: Sequence[Publication]) -> list[PublishOutcome]:
@@ -192,6 +228,13 @@ class WorkerBroker(Protocol):
         """Assignments that were delivered to this worker before and are not settled; read once after each reconnect."""
         ...
 
+    def look(self, *, capability: str = "", worker_id: str = "", entry_id: EntryId) -> Handout | None:
+        """The assignment at that entry, delivered to nobody by this; None when it is not there (any more).
+
+        Exactly one of `capability` and `worker_id` is set, as for its `Publication`.
+        """
+        ...
+
     def orders(self, *, after: EntryId, block_ms: int) -> list[Delivery]:
         """Control entries later than `after`."""
         ...
@@ -208,6 +251,14 @@ class WorkerBroker(Protocol):
 
         Raises `BrokerFull` when the heartbeat was not taken; the one before it stands, and renews nothing any more.
         """
+        ...
+
+    def print(self, log: LogKey, chunks: Sequence[LogChunk], keep: int) -> None:
+        """Add to the log of an attempt, keeping its newest `keep` chunks. Raises `BrokerFull`."""
+        ...
+
+    def store_address(self) -> str:
+        """Where the fleet's artifacts are kept; "" when nobody has said so."""
         ...
 
     def farewell(self) -> None:
@@ -228,6 +279,14 @@ class ClientBroker(Protocol):
 
     def ask(self, raw: bytes) -> None:
         """Add a request. Raises `StreamMissing` when no coordinator has ever made the rpc stream."""
+        ...
+
+    def printed(self, log: LogKey, *, after: EntryId, block_ms: int) -> list[tuple[EntryId, LogChunk]]:
+        """Chunks of an attempt's log later than `after`, waiting up to `block_ms` for one (0: not at all)."""
+        ...
+
+    def store_address(self) -> str:
+        """Where the fleet's artifacts are kept; "" when nobody has said so."""
         ...
 
     def answers(self, *, after: EntryId, block_ms: int) -> list[Delivery]:

@@ -17,13 +17,14 @@ from tenure.broker.base import (
     PublishOutcome,
     WithdrawOutcome,
 )
+from tenure.broker.keys import ContentKeys
 from tenure.broker.memory_store import START, MemoryStore, MemoryStream
 from tenure.errors import BrokerFull, BrokerUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from tenure.broker.base import Mailing, Publication, StreamEntry
+    from tenure.broker.base import LogChunk, LogKey, Mailing, Publication, StreamEntry
     from tenure.broker.keys import Keys
     from tenure.protocol.assignment import Assignment
 
@@ -67,8 +68,9 @@ class MemoryCoordinator:
         marker = _text(self.store.get(self.keys.incarnation()))
         return BrokerState(f"run-{self.store.starts}", marker, "memory", self.store.eviction_policy)
 
-    def mark(self, marker: str) -> None:
+    def mark(self, marker: str, store_address: str = "") -> None:
         """See `CoordinatorBroker.mark`."""
+        self.store.put(ContentKeys(self.keys.namespace).store(), store_address.encode())
         self.store.put(self.keys.incarnation(), marker.encode())
 
     def ensure_streams(self, *, capabilities: Sequence[str], workers: Sequence[str], sites: Sequence[str]) -> None:
@@ -86,8 +88,16 @@ class MemoryCoordinator:
         """See `CoordinatorBroker.unsettled`."""
         return self._read(sites, limit, _held)
 
-    def settle(self, deliveries: Sequence[Delivery], ended: Sequence[StreamEntry] = ()) -> None:
+    def settle(
+        self,
+        deliveries: Sequence[Delivery],
+        ended: Sequence[StreamEntry] = (),
+        departed: Sequence[tuple[str, str]] = (),
+    ) -> None:
         """See `CoordinatorBroker.settle`."""
+        for site, worker_id in departed:
+            for key in self.keys.of_departed(site, worker_id):
+                self.store.remove(key)
         self.withdraw(ended)
         for each in deliveries:
             self._remove(self.keys.inbox(each.source) if each.source else self.keys.rpc(), each.entry_id)
@@ -120,7 +130,7 @@ class MemoryCoordinator:
         """See `CoordinatorBroker.post`."""
         for each in mailings:
             key = self.keys.control(each.worker_id) if each.worker_id else self.keys.reply(each.client_id)
-            _post(self.store, key, each)
+            _append(self.store, key, each.raw, each.kept)
         for worker_id, echo in echoes.items():
             self.store.put(self.keys.echo(worker_id), echo.encode(), echo_ttl_ms)
 
@@ -170,6 +180,13 @@ class MemoryWorker:
         """See `WorkerBroker.retake`."""
         return self._read(capabilities, limit, _held)
 
+    def look(self, *, capability: str = "", worker_id: str = "", entry_id: EntryId) -> Handout | None:
+        """See `WorkerBroker.look`."""
+        _check_open(closed=self.closed)
+        stream = self.store.stream(self.keys.assignments(capability, worker_id)) or MemoryStream()
+        entry = stream.entries.get(entry_id)
+        return None if entry is None else Handout(entry_id, cast("Assignment", entry))
+
     def orders(self, *, after: EntryId, block_ms: int) -> list[Delivery]:  # noqa: ARG002
         """See `WorkerBroker.orders`."""
         _check_open(closed=self.closed)
@@ -186,6 +203,17 @@ class MemoryWorker:
         _check_open(closed=self.closed)
         self.store.put(self.keys.heartbeat(self.site, self.worker_id), heartbeat, ttl_ms)
         return _text(self.store.get(self.keys.echo(self.worker_id)))
+
+    def print(self, log: LogKey, chunks: Sequence[LogChunk], keep: int) -> None:
+        """See `WorkerBroker.print`."""
+        _check_open(closed=self.closed)
+        for chunk in chunks:
+            _append(self.store, _log(self.keys, log), chunk, keep)
+
+    def store_address(self) -> str:
+        """See `WorkerBroker.store_address`."""
+        _check_open(closed=self.closed)
+        return _text(self.store.get(ContentKeys(self.keys.namespace).store()))
 
     def farewell(self) -> None:
         """See `WorkerBroker.farewell`."""
@@ -205,7 +233,8 @@ class MemoryWorker:
         _check_open(closed=self.closed)
         keys = [*map(self.keys.capability, capabilities), self.keys.own(self.worker_id)]
         found = read(self.store, keys, self.worker_id, limit)
-        return [Handout(at, cast("Assignment", entry)) for _, at, entry in found]
+        own = self.keys.own(self.worker_id)
+        return [Handout(at, cast("Assignment", entry), is_directed=key == own) for key, at, entry in found]
 
 
 @final
@@ -230,6 +259,17 @@ class MemoryClient:
         found = _later(self.store.stream(key), after, "reply")
         _forget(self.store, key, after)
         return found
+
+    def printed(self, log: LogKey, *, after: EntryId, block_ms: int) -> list[tuple[EntryId, LogChunk]]:  # noqa: ARG002
+        """See `ClientBroker.printed`."""
+        _check_open(closed=self.closed)
+        stream = self.store.stream(_log(self.keys, log)) or MemoryStream()
+        return [(at, cast("LogChunk", chunk)) for at, chunk in stream.later(after)]
+
+    def store_address(self) -> str:
+        """See `ClientBroker.store_address`."""
+        _check_open(closed=self.closed)
+        return _text(self.store.get(ContentKeys(self.keys.namespace).store()))
 
     def marker(self) -> str:
         """See `ClientBroker.marker`."""
@@ -266,12 +306,16 @@ def _forget(store: MemoryStore, key: str, up_to: EntryId) -> None:
         changed.entries = dict(changed.later(up_to))
 
 
-def _post(store: MemoryStore, key: str, mailing: Mailing) -> None:
+def _log(keys: Keys, log: LogKey) -> str:
+    return ContentKeys(keys.namespace).log(log.site, log.task_id, log.fence)
+
+
+def _append(store: MemoryStore, key: str, entry: object, kept: int) -> None:
     store.make_stream(key)
-    store.add(key, mailing.raw)
+    store.add(key, entry)
     stream = store.change(key)
     stream.undelivered.clear()
-    while len(stream.entries) > mailing.kept:
+    while len(stream.entries) > kept:
         del stream.entries[next(iter(stream.entries))]
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, cast, final
 
+from tenure.broker import redis_logs
 from tenure.broker.base import EntryId
+from tenure.broker.keys import ContentKeys
 from tenure.broker.redis_entries import MESSAGE, deliveries
 from tenure.errors import BrokerError, StreamMissing
 
 if TYPE_CHECKING:
-    from tenure.broker.base import Delivery
+    from tenure.broker.base import Delivery, LogChunk, LogKey
     from tenure.broker.keys import Keys
     from tenure.broker.redis_connection import Command, RedisConnection
 
@@ -31,6 +33,7 @@ class RedisClient:
     def __init__(self, connection: RedisConnection, keys: Keys, *, client_id: str) -> None:
         self._connection = connection
         self._keys = keys
+        self._contents = ContentKeys(keys.namespace)
         self._replies = keys.reply(client_id)
 
     def ask(self, raw: bytes) -> None:
@@ -48,9 +51,18 @@ class RedisClient:
         answers = self._connection.call_all(commands, block_ms=block_ms)
         return deliveries([self._connection.checked(answer) for answer in answers][-1], lambda _: "reply")[0]
 
+    def printed(self, log: LogKey, *, after: EntryId, block_ms: int) -> list[tuple[EntryId, LogChunk]]:
+        """See `ClientBroker.printed`."""
+        key = self._contents.log(log.site, log.task_id, log.fence)
+        return redis_logs.read(self._connection, key, after, block_ms)
+
+    def store_address(self) -> str:
+        """See `ClientBroker.store_address`."""
+        return self._text(self._contents.store())
+
     def marker(self) -> str:
         """See `ClientBroker.marker`."""
-        return cast("bytes", self._connection.call("GET", self._keys.incarnation()) or b"").decode(errors="replace")
+        return self._text(self._keys.incarnation())
 
     def close(self) -> None:
         """See `ClientBroker.close`."""
@@ -60,3 +72,6 @@ class RedisClient:
         with suppress(BrokerError):
             goodbye.call("DEL", self._replies)
         goodbye.close()
+
+    def _text(self, key: str) -> str:
+        return cast("bytes", self._connection.call("GET", key) or b"").decode(errors="replace")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, cast, final
 
 from tenure.broker import redis_publishing
 from tenure.broker.base import BrokerState, EntryId, PendingEntry
-from tenure.broker.keys import GROUP
+from tenure.broker.keys import GROUP, ContentKeys
 from tenure.broker.redis_entries import MESSAGE, deliveries, parse_id
 from tenure.broker.redis_errors import first_word
 
@@ -50,9 +50,10 @@ class RedisCoordinator:
             eviction_policy=info.get("maxmemory_policy", ""),
         )
 
-    def mark(self, marker: str) -> None:
+    def mark(self, marker: str, store_address: str = "") -> None:
         """See `CoordinatorBroker.mark`."""
-        self.connection.call("SET", self.keys.incarnation(), marker)
+        store = ContentKeys(self.keys.namespace).store()
+        self.connection.call("MSET", store, store_address, self.keys.incarnation(), marker)
 
     def ensure_streams(self, *, capabilities: Sequence[str], workers: Sequence[str], sites: Sequence[str]) -> None:
         """See `CoordinatorBroker.ensure_streams`."""
@@ -76,8 +77,15 @@ class RedisCoordinator:
         """See `CoordinatorBroker.unsettled`."""
         return self._read(sites, ("COUNT", limit), "0", 0)
 
-    def settle(self, deliveries: Sequence[Delivery], ended: Sequence[StreamEntry] = ()) -> None:
+    def settle(
+        self,
+        deliveries: Sequence[Delivery],
+        ended: Sequence[StreamEntry] = (),
+        departed: Sequence[tuple[str, str]] = (),
+    ) -> None:
         """See `CoordinatorBroker.settle`."""
+        if departed:
+            self.connection.call("DEL", *(key for each in departed for key in self.keys.of_departed(*each)))
         received = [(self._source_key(each.source), str(each.entry_id)) for each in deliveries]
         self._remove(received + [(self.keys.assignments(name, worker), str(at)) for name, worker, at in ended])
 

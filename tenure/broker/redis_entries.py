@@ -56,9 +56,16 @@ def deliveries(reply: Reply, source: Callable[[bytes], str]) -> tuple[list[Deliv
     return found, gone
 
 
-def handouts(reply: Reply) -> list[Handout]:
-    """The assignments in a reply; entries whose content is gone were withdrawn and are left out."""
-    return [Handout(parse_id(raw_id), _assignment(fields)) for _, raw_id, fields in entries(reply) if fields]
+def handouts(reply: Reply, own: bytes = b"") -> list[Handout]:
+    """The assignments in a reply; entries whose content is gone were withdrawn and are left out.
+
+    `own` is the key of the worker's own stream.
+    """
+    return [
+        Handout(parse_id(raw_id), _assignment(fields), is_directed=key == own)
+        for key, raw_id, fields in entries(reply)
+        if fields
+    ]
 
 
 def _assignment(fields: list[bytes]) -> Assignment | None:

@@ -99,4 +99,4 @@ def _reason(error: Exception) -> str:
     cause = error.__context__
     if isinstance(cause, OSError) and cause.strerror:
         return cause.strerror
-    return str(error)
+    return str(error).removesuffix(".")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, cast, final
 
-from tenure.broker.keys import GROUP
+from tenure.broker import redis_logs
+from tenure.broker.keys import GROUP, ContentKeys
 from tenure.broker.redis_entries import MESSAGE, deliveries, handouts
 from tenure.errors import StreamMissing
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tenure.broker.base import Delivery, EntryId, Handout
+    from tenure.broker.base import Delivery, EntryId, Handout, LogChunk, LogKey
     from tenure.broker.keys import Keys
     from tenure.broker.redis_connection import Command, RedisConnection, Reply
 
@@ -32,6 +33,7 @@ class RedisWorker:
     def __init__(self, connection: RedisConnection, keys: Keys, *, site: str, worker_id: str) -> None:
         self._connection = connection
         self._keys = keys
+        self._contents = ContentKeys(keys.namespace)
         self._worker_id = worker_id
         self._inbox = keys.inbox(site)
         self._heartbeat = keys.heartbeat(site, worker_id)
@@ -44,6 +46,12 @@ class RedisWorker:
     def retake(self, *, capabilities: Sequence[str], limit: int) -> list[Handout]:
         """See `WorkerBroker.retake`."""
         return self._read(capabilities, ("COUNT", limit), "0", 0)
+
+    def look(self, *, capability: str = "", worker_id: str = "", entry_id: EntryId) -> Handout | None:
+        """See `WorkerBroker.look`."""
+        key, at = self._keys.assignments(capability, worker_id), str(entry_id)
+        found = handouts([[key.encode(), self._connection.call("XRANGE", key, at, at)]])
+        return found[0] if found else None
 
     def orders(self, *, after: EntryId, block_ms: int) -> list[Delivery]:
         """See `WorkerBroker.orders`."""
@@ -71,6 +79,14 @@ class RedisWorker:
         _, echo = [self._connection.checked(answer) for answer in self._connection.call_all(commands)]
         return _text(echo)
 
+    def print(self, log: LogKey, chunks: Sequence[LogChunk], keep: int) -> None:
+        """See `WorkerBroker.print`."""
+        redis_logs.add(self._connection, self._contents.log(log.site, log.task_id, log.fence), chunks, keep)
+
+    def store_address(self) -> str:
+        """See `WorkerBroker.store_address`."""
+        return _text(self._connection.call("GET", self._contents.store()))
+
     def farewell(self) -> None:
         """See `WorkerBroker.farewell`."""
         self._connection.call("DEL", self._heartbeat)
@@ -89,7 +105,7 @@ class RedisWorker:
         streams = [*map(self._keys.capability, capabilities), self._keys.own(self._worker_id)]
         who = ("XREADGROUP", "GROUP", GROUP, self._worker_id)
         command: Command = (*who, *options, "STREAMS", *streams, *[after] * len(streams))
-        return handouts(self._connection.call(*command, block_ms=block_ms))
+        return handouts(self._connection.call(*command, block_ms=block_ms), own=streams[-1].encode())
 
 
 def _text(reply: Reply) -> str:

@@ -19,7 +19,9 @@ _LOOK_MS: Final = 1_000
 
 @click.command()
 @click.option("--data", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Where it keeps its data.")
-@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="A loopback port; any free one by default.")
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), metavar="N", default=0, help="A loopback port; any free one by default."
+)
 @click.option("--unix-socket", type=click.Path(path_type=Path), metavar="PATH", help="Listen there in place of a port.")
 @click.option("--max-memory", "max_memory_mb", type=click.IntRange(16), default=512, show_default=True, metavar="MB")
 @with_desk

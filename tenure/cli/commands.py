@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from tenure.cli.artifacts import artifacts
 from tenure.cli.broker import broker
 from tenure.cli.cancel import cancel
 from tenure.cli.completion import completion
@@ -13,9 +14,12 @@ from tenure.cli.directives import directives
 from tenure.cli.doctor import doctor
 from tenure.cli.ending import result, wait
 from tenure.cli.explain import explain
+from tenure.cli.launchers import launchers
 from tenure.cli.leases import leases
+from tenure.cli.logs import logs
 from tenure.cli.map import map_rows
 from tenure.cli.quarantine import quarantine
+from tenure.cli.run_assignment import run_assignment
 from tenure.cli.sections import Sections
 from tenure.cli.submit import submit
 from tenure.cli.tasks import tasks
@@ -44,7 +48,8 @@ def tenure() -> None:
 
 
 tenure.section("Start here", demo, up)
-tenure.section("Work", submit, map_rows, wait, result, cancel, explain)
-tenure.section("Records", tasks, workers, leases, directives, quarantine)
-tenure.section("Parts of a fleet", broker, coordinator, worker)
+tenure.section("Work", submit, map_rows, wait, result, logs, cancel, explain)
+tenure.section("Records", tasks, workers, leases, directives, quarantine, artifacts)
+tenure.section("Parts of a fleet", broker, coordinator, worker, launchers)
 tenure.section("Help", doctor, completion)
+tenure.add_command(run_assignment)  # launchers call it, so the help does not list it

@@ -10,6 +10,7 @@ import click
 
 from tenure.client.client import Client
 from tenure.client.options import ClientOptions
+from tenure.client.wiring import wiring_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -28,5 +29,6 @@ def open_client(settings: Settings) -> Generator[Client]:
     )
     # Warnings are shown above, in our own words; without a handler Python would print them once more.
     logging.getLogger("tenure").addHandler(logging.NullHandler())
-    with Client(settings.resolve_broker_url(), options=options) as client:
+    # Not by the address alone: the settings may come from a file that only this command line names.
+    with Client(options=options, wiring=wiring_of(settings)) as client:
         yield client

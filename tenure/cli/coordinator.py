@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, final
 
 import click
 
-from tenure.cli.desk import collect, with_desk
+from tenure.cli.desk import collect, store_options, with_desk
 from tenure.cli.owner import end_on_signal, end_with_owner, log_to_stderr, owner_option
 
 if TYPE_CHECKING:
@@ -29,27 +29,38 @@ class CoordinatorForm:
 @click.option(
     "--database", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="The fleet's database."
 )
+@store_options
 @owner_option
 @with_desk
 def coordinator(desk: Desk, /, **options: object) -> None:
-    """Run the coordinator until Ctrl-C. One database has one coordinator."""
+    """Run the coordinator until Ctrl-C. One database has one coordinator.
+
+    Files of tasks are kept where --artifacts says: small ones in the broker when it says nothing.
+    """
     from tenure.broker.keys import Keys
     from tenure.broker.redis_connection import BrokerUrl, RedisConnection
     from tenure.broker.redis_coordinator import RedisCoordinator
+    from tenure.cli.porters import porter_factory
     from tenure.coordinator.options import CoordinatorOptions
     from tenure.coordinator.service import run_coordinator
+    from tenure.settings import BROKER_STORE
 
     form = collect(CoordinatorForm, options)
     settings = desk.settings
     database = (form.database or settings.data_dir / f"{settings.namespace}.db").absolute()
     database.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     url = BrokerUrl(settings.resolve_broker_url())
-    chosen = CoordinatorOptions(database=database, namespace=settings.namespace)
+    address = settings.artifacts or BROKER_STORE
+    chosen = CoordinatorOptions(database=database, namespace=settings.namespace, artifacts=address)
+    porter = porter_factory(settings, desk.session.clock, database.with_suffix(".copies"))(address)
     stop = threading.Event()
 
     end_on_signal(stop)
     end_with_owner(form.owner_pipe, stop.set, desk.session.clock)
     log_to_stderr()
-    desk.remark(f"Coordinator of {settings.namespace!r} on {url.address}, database {database}")
+    desk.remark(f"Coordinator of {settings.namespace!r} on {url.address}, database {database}, files at {address}")
     broker = RedisCoordinator(RedisConnection(url, timeout_ms=chosen.broker_timeout_ms), Keys(settings.namespace))
-    run_coordinator(chosen, broker, desk.session.clock, desk.session.entropy, stop)
+    try:
+        run_coordinator(chosen, broker, desk.session.clock, desk.session.entropy, stop, porter)
+    finally:
+        porter.close()

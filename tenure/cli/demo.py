@@ -28,7 +28,8 @@ def demo(desk: Desk) -> None:
     """Run a small fleet on this machine and show what it is for, in under a minute.
 
     First a sweep over a chaotic system; then one worker is stopped in the middle of a task, another takes over, and the
-    first one wakes up and is not believed. Every number shown is read from the coordinator's records.
+    first one wakes up and is not believed. The files that it brings wait in quarantine until somebody adopts them.
+    Every number shown is read from the coordinator's records and from the store of files.
     """
     from tenure.cli.demo_stage import open_stage
 
@@ -43,12 +44,15 @@ def demo(desk: Desk) -> None:
 
 
 def _acts(stage: Stage) -> dict[str, Any]:
+    from tenure.cli.demo_files import begin_recording, bring_in
     from tenure.cli.demo_story import tell_story
     from tenure.cli.demo_sweep import sweep
 
     swept = sweep(stage)
-    told = tell_story(stage, steps=swept.steps_per_second)
-    problems = [*swept.problems(), *told.problems()]
+    recording = begin_recording(stage)
+    told = tell_story(stage, recording)
+    brought = bring_in(stage, recording["task_id"])
+    problems = [*swept.problems(), *told.problems(), *brought.problems()]
     if problems:
         raise DemoFailed(f"the demo did not go as it must: {'; '.join(problems)}", "Please report it")
-    return {**told.facts(), "lorenz": swept.facts()}
+    return {**told.facts(), **brought.facts(), "lorenz": swept.facts()}

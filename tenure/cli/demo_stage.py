@@ -11,6 +11,8 @@ from tenure.cli.observer import Observer
 from tenure.cli.signals import Signals
 from tenure.client.client import Client
 from tenure.client.options import ClientOptions
+from tenure.client.wiring import wiring_of
+from tenure.settings import load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -32,12 +34,23 @@ _PATIENCE_MS: Final = 60_000
 @final
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What both acts use."""
+    """What all acts use."""
 
+    folder: Path
+    """Of this demo alone; removed afterwards."""
     desk: Desk
     fleet: LocalFleet
     client: Client
     observer: Observer
+
+    @property
+    def enough(self) -> Path:
+        """The file that lets the tasks end which the first worker is stopped in.
+
+        They go on until it is there, so that a machine of any speed catches them in the middle, and end at once then,
+        long before their leases do.
+        """
+        return self.folder / "enough"
 
     def say(self, text: str = "", *, bold: bool = False) -> None:
         """Tell the audience something."""
@@ -46,6 +59,17 @@ class Stage:
     def rows(self, what: What, **where: str) -> list[dict[str, Any]]:
         """Records, newest first."""
         return self.observer.rows(what, **where)
+
+    def first(self, what: What, name: str, **where: str) -> dict[str, Any]:
+        """The newest record of its kind, as soon as there is one. Raises `FleetError` when there is none in time."""
+        found: list[dict[str, Any]] = []
+
+        def there() -> bool:
+            found[:] = self.rows(what, **where)
+            return bool(found)
+
+        self.wait(name, there)
+        return found[0]
 
     def wait(self, what: str, condition: Callable[[], bool]) -> None:
         """Wait until the records show something. Raises `FleetError` when they do not."""
@@ -72,13 +96,19 @@ class Stage:
 def open_stage(desk: Desk, folder: Path) -> Generator[Stage]:
     """Start broker and coordinator; end everything afterwards."""
     with Signals() as signals:
-        fleet = LocalFleet(desk, FleetPlan(folder, NAMESPACE), desk.remark, signals)
+        plan = FleetPlan(folder, NAMESPACE)
+        fleet = LocalFleet(desk, plan, desk.remark, signals)
         try:
             fleet.open()
             fleet.start_coordinator()
             options = ClientOptions(namespace=NAMESPACE, principal="demo")
-            with Observer(fleet.url, NAMESPACE) as observer, Client(fleet.url, options=options) as client:
-                stage = Stage(desk, fleet, client, observer)
+            # The store is named, too: what this user has set for another fleet must not be looked into here.
+            own = load_settings(broker_url=fleet.url, namespace=NAMESPACE, artifacts=plan.store_address)
+            with (
+                Observer(fleet.url, NAMESPACE) as observer,
+                Client(options=options, wiring=wiring_of(own)) as client,
+            ):
+                stage = Stage(folder, desk, fleet, client, observer)
                 stage.wait("starting the coordinator", lambda: bool(stage.rows("status")))
                 yield stage
             fleet.drain()

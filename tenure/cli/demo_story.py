@@ -17,10 +17,8 @@ from tenure.cli.explain import print_story
 
 if TYPE_CHECKING:
     from tenure.cli.demo_stage import Stage
-    from tenure.cli.records import What
 
-_WORK_S: Final = 1.2
-_FEWEST_STEPS: Final = 20_000
+_STEPS: Final = 60_000
 
 
 @final
@@ -73,16 +71,14 @@ class Told:
         return found if facts["fence_2"] > facts["fence_1"] else [*found, "the fence did not grow"]
 
 
-def tell_story(stage: Stage, steps: int) -> Told:
-    """Play the act. `steps` is what this machine computes in a second."""
+def tell_story(stage: Stage, recording: dict[str, Any]) -> Told:
+    """Play the act; `recording` is the lease of what the first worker does besides."""
     stage.say("\nAct 2. A worker falls silent.", bold=True)
     submitter = stage.client.using(
         capability=CAPABILITY, lease_ttl=LEASE_TTL, run="story", retry=tenure.Retry(lost=1), label="the story"
     )
-    # Short enough to end before the stopped worker's lease does, long enough to be caught in the middle.
-    handle = submitter.submit(demo_tasks.exponent, 28.0, max(_FEWEST_STEPS, int(steps * _WORK_S)))
-    task_id = handle.task_id
-    _fall_silent(stage, task_id)
+    task_id = submitter.submit(demo_tasks.exponent, 28.0, _STEPS, str(stage.enough)).task_id
+    _fall_silent(stage, task_id, recording)
     _take_over(stage, task_id)
     told = _come_back(stage, task_id)
     stage.say("\nThe same in the coordinator's words (`tenure explain`):", bold=True)
@@ -90,12 +86,14 @@ def tell_story(stage: Stage, steps: int) -> Told:
     return told
 
 
-def _fall_silent(stage: Stage, task_id: str) -> None:
-    lease = _await(stage, "leases", "the first lease", task_id=task_id, state="ACTIVE")
+def _fall_silent(stage: Stage, task_id: str, recording: dict[str, Any]) -> None:
+    lease = stage.first("leases", "the first lease", task_id=task_id, state="ACTIVE")
     stage.wait("the first progress", lambda: stage.rows("tasks", task_id=task_id)[0]["progress"] is not None)
     agent = stage.fleet.part(FIRST)
     agent.signal(signal.SIGSTOP)
+    stage.enough.touch()
     stage.say(f"{lease['worker_id']} got the lease on attempt {lease['attempt']}, under fence {lease['fence']}.")
+    stage.say(f"Its other slot records an orbit into files, under fence {recording['fence']}: see act 3.")
     stage.say(
         f"Now its agent (process {agent.pid}) is stopped: no heartbeat will come. "
         "The process that computes does not know and goes on."
@@ -105,15 +103,15 @@ def _fall_silent(stage: Stage, task_id: str) -> None:
 
 
 def _take_over(stage: Stage, task_id: str) -> None:
-    first = _await(stage, "leases", "the end of the first lease", task_id=task_id, state="EXPIRED")
+    first = stage.first("leases", "the end of the first lease", task_id=task_id, state="EXPIRED")
     silence = (first["ended_at_ms"] - first["bound_at_ms"]) / 1000
     stage.say(f"After {silence:.1f} s the lease under fence {first['fence']} is {first['state']}: {first['cause']}.")
-    directive = _await(stage, "directives", "the directive", task_id=task_id)
+    directive = stage.first("directives", "the directive", task_id=task_id)
     stage.say(
         f"A directive is on record: attempt {directive['next_attempt']}, because of {directive['reason']}; "
         f"{directive['state']} by {directive['decided_by']}."
     )
-    second = _await(stage, "leases", "the second attempt", task_id=task_id, state="COMPLETED")
+    second = stage.first("leases", "the second attempt", task_id=task_id, state="COMPLETED")
     stage.say(
         f"{second['worker_id']} did attempt {second['attempt']} under fence {second['fence']}; "
         f"that lease is {second['state']}: its result was accepted."
@@ -123,28 +121,16 @@ def _take_over(stage: Stage, task_id: str) -> None:
 def _come_back(stage: Stage, task_id: str) -> Told:
     stage.fleet.part(FIRST).signal(signal.SIGCONT)
     stage.say(f"Now {FIRST} is woken up. It has a result of the first attempt and hands it in.")
-    late = _await(stage, "quarantine", "the late result", task_id=task_id)
+    late = stage.first("quarantine", "the late result", task_id=task_id)
     stage.say(
         f"The result of attempt {late['attempt']} from {late['worker_id']} (fence {late['fence']}) was rejected: "
         f"{late['reason']}. It is kept as evidence ({late['quarantine_id']}) and counts for nothing."
     )
-    task = _await(stage, "tasks", "the task", task_id=task_id)
+    task = stage.first("tasks", "the task", task_id=task_id)
     leases = sorted(stage.rows("leases", task_id=task_id), key=lambda row: row["fence"])
-    told = Told(task, leases, _await(stage, "directives", "the directive", task_id=task_id), late)
+    told = Told(task, leases, stage.first("directives", "the directive", task_id=task_id), late)
     stage.say(f"The task is {task['state']}, with {told.facts()['accepted_results']} accepted result.")
     return told
-
-
-def _await(stage: Stage, what: What, name: str, **where: str) -> dict[str, Any]:
-    """The newest record of its kind, as soon as there is one."""
-    found: list[dict[str, Any]] = []
-
-    def there() -> bool:
-        found[:] = stage.rows(what, **where)
-        return bool(found)
-
-    stage.wait(name, there)
-    return found[0]
 
 
 def _lease(stage: Stage, task_id: str, lease: dict[str, Any]) -> dict[str, Any]:

@@ -31,15 +31,10 @@ _COLUMNS: Final = (
 @final
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What the sweep found, and how fast this machine is."""
+    """What the sweep found, and how long it took."""
 
     exponents: dict[float, float]
     took_ms: int
-
-    @property
-    def steps_per_second(self) -> int:
-        """Steps of the integration per second and slot."""
-        return len(_RHO) * _STEPS * 1000 // (_SLOTS * max(1, self.took_ms))
 
     def problems(self) -> list[str]:
         """What is not as it must be."""

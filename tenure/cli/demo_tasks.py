@@ -1,4 +1,4 @@
-"""The handler that `tenure demo` runs: how chaotic is the Lorenz system?
+"""The handlers that `tenure demo` runs: how chaotic is the Lorenz system, and what does its orbit look like?
 
 The largest Lyapunov exponent by the method of Benettin et al. (Meccanica 15, 1980): state and tangent vector are
 integrated together (Runge-Kutta, fourth order, step 0.01), and the vector is scaled back to length 1 every ten steps.
@@ -7,7 +7,10 @@ integrated together (Runge-Kutta, fourth order, step 0.01), and the vector is sc
 
 from __future__ import annotations
 
+import json
+from hashlib import sha256
 from math import log, sqrt
+from pathlib import Path
 from typing import Final
 
 import tenure
@@ -18,27 +21,68 @@ _BETA: Final = 8 / 3
 _SCALE_EVERY: Final = 10
 _TRANSIENT: Final = 500
 _REPORTS: Final = 10
+_POINTS: Final = 500
+_LOOK_EVERY: Final = 500
 
 _Six = tuple[float, float, float, float, float, float]
+_START: Final[_Six] = (1.0, 1.0, 1.05, 1.0, 0.0, 0.0)
 
 
-def exponent(rho: float, steps: int = 300_000) -> float:
-    """The largest Lyapunov exponent at `rho`; above 0 means chaos."""
+def exponent(rho: float, steps: int = 300_000, enough: str = "") -> float:
+    """The largest Lyapunov exponent at `rho`; above 0 means chaos.
+
+    With `enough` it goes on beyond `steps` until a file of that name is there.
+    """
     run = tenure.current()
-    state: _Six = (1.0, 1.0, 1.05, 1.0, 0.0, 0.0)
     rounds = steps // _SCALE_EVERY
+    portion = max(1, rounds // _REPORTS)
+    state, _ = _grown(_START, rho, _TRANSIENT)
+    done, grown = 0, 0.0
+    while done < rounds or (enough and not Path(enough).exists()):
+        state, more = _grown(state, rho, portion)
+        done, grown = done + portion, grown + more
+        if done < rounds:
+            run.progress(done / rounds)
+    return grown / (done * _SCALE_EVERY * _DT)
+
+
+@tenure.task(files=True)
+def record(rho: float, enough: str) -> dict[str, str]:
+    """Write down an orbit, then count on which wing it is until the file `enough` is there.
+
+    Answers the digest of each file that it leaves. How far the count comes is up to the moment, so no other run of this
+    task leaves the same files.
+    """
+    run = tenure.current()
+    state = _START
+    lines = ["t,x,y,z"]
+    for point in range(_POINTS):
+        lines.append(f"{point * _DT:.2f},{state[0]:.6f},{state[1]:.6f},{state[2]:.6f}")
+        state = _step(state, rho)
+    orbit, wings = run.outputs / "orbit.csv", run.outputs / "wings.json"
+    orbit.write_text("\n".join(lines) + "\n", encoding="ascii")
+    run.progress(0.5, "the orbit is written down")
+    steps = right = 0
+    while steps == 0 or not Path(enough).exists():
+        for _ in range(_LOOK_EVERY):
+            state = _step((*state[:3], 1.0, 0.0, 0.0), rho)
+            right += state[0] > 0
+        steps += _LOOK_EVERY
+    wings.write_text(json.dumps({"steps": steps, "right": right}) + "\n", encoding="ascii")
+    return {file.name: sha256(file.read_bytes()).hexdigest() for file in (orbit, wings)}
+
+
+def _grown(state: _Six, rho: float, rounds: int) -> tuple[_Six, float]:
+    """Where the orbit is after so many rounds, and the logarithm of what the tangent vector has grown by."""
     grown = 0.0
-    for done in range(-_TRANSIENT, rounds):
+    for _ in range(rounds):
         for _ in range(_SCALE_EVERY):
             state = _step(state, rho)
         x, y, z, u, v, w = state
         length = sqrt(u * u + v * v + w * w)
         state = (x, y, z, u / length, v / length, w / length)
-        if done >= 0:
-            grown += log(length)
-        if done > 0 and done % (rounds // _REPORTS or 1) == 0:
-            run.progress(done / rounds)
-    return grown / (rounds * _SCALE_EVERY * _DT)
+        grown += log(length)
+    return state, grown
 
 
 def _step(s: _Six, rho: float) -> _Six:

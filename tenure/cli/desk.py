@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import click
 
 from tenure.cli import failures
-from tenure.cli.output import Output
+from tenure.cli.output import Output, harmless
 from tenure.clock import SystemClock, SystemEntropy
 from tenure.errors import UsageError
 
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
+    from tenure.client.contents import Contents
     from tenure.client.handle import Handle
+    from tenure.client.logs import LogReader
     from tenure.client.options import SubmitOptions
     from tenure.client.submitter import Submitter
     from tenure.clock import Clock, Entropy
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _T = TypeVar("_T")
+_C = TypeVar("_C", bound="Callable[..., Any]")
 _KEPT: Final = "tenure.shared"
 
 
@@ -51,6 +54,16 @@ class Fleet(Protocol):
 
     def handle(self, task_id: str) -> Handle[Any]:
         """Attach to a task."""
+        ...
+
+    @property
+    def contents(self) -> Contents:
+        """The store of files."""
+        ...
+
+    @property
+    def log_reader(self) -> LogReader:
+        """What tasks print."""
         ...
 
 
@@ -95,7 +108,7 @@ class Desk:
         if self._settings is None:
             from tenure.settings import load_settings
 
-            names = ("broker_url", "broker_url_file", "namespace", "data_dir", "site")
+            names = ("broker_url", "broker_url_file", "namespace", "artifacts", "artifacts_options_file", "data_dir")
             given = {name: self._shared.get(name) for name in names}
             self._settings = load_settings(settings_file=self._shared.get("settings"), **given)
         return self._settings
@@ -121,7 +134,7 @@ class Desk:
 
     def remark(self, text: str) -> None:
         """Say something that is no result, on standard error; also with `--json`."""
-        click.echo(text, err=True)
+        click.echo(harmless(text), err=True)
 
 
 def _keep(context: click.Context, parameter: click.Parameter, value: _T) -> _T:
@@ -160,6 +173,27 @@ _OPTIONS: Final = (
     _shared("--namespace", metavar="NAME", help="The fleet's name on the broker."),
     _shared("--settings", metavar="FILE", type=click.Path(path_type=Path), help="In place of ./tenure.toml."),
 )
+
+
+_STORE_OPTIONS: Final = (
+    _shared(
+        "--artifacts", metavar="ADDRESS", help="Where files are kept: broker:, a folder, or a URL such as s3://b/p."
+    ),
+    _shared(
+        "--artifacts-options-file",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Options of that store as JSON, such as its keys.",
+    ),
+)
+
+
+def store_options(function: _C) -> _C:
+    """Give a command the options that say where files are kept; they end up in the desk's settings."""
+    command: Callable[..., Any] = function
+    for option in reversed(_STORE_OPTIONS):
+        command = option(command)
+    return cast("_C", command)
 
 
 def with_desk(function: Callable[Concatenate[Desk, _P], _R]) -> Callable[_P, _R]:

@@ -24,12 +24,12 @@ DIRECTIVES: Final = Listing(
     columns=(
         Column("DIRECTIVE", "directive_id"),
         Column("TASK", "task_id"),
-        Column("ATTEMPT", "attempt", right=True),
-        Column("NEXT", "next_attempt", right=True),
+        Column("ATTEMPT", "attempt", right=True, spare=2),
+        Column("NEXT", "next_attempt", right=True, spare=4),
         Column("REASON", "reason"),
         Column("STATE", "state"),
-        Column("DECIDED BY", "decided_by"),
-        Column("CREATED", "created_at_ms", moment),
+        Column("DECIDED BY", "decided_by", spare=1),
+        Column("CREATED", "created_at_ms", moment, spare=3),
     ),
     empty="There are no directives: nothing was lost and no failed attempt was repeated.",
 )
@@ -44,7 +44,7 @@ def directives() -> None:
 
 @directives.command("list")
 @click.option("--state", type=click.Choice(STATES, case_sensitive=False), help="Only directives in this state.")
-@click.option("--task", "task_id", type=task_id_argument, help="Only directives about this task.")
+@click.option("--task", "task_id", metavar="TASK_ID", type=task_id_argument, help="Only directives about this task.")
 @limit_option
 @with_desk
 def list_directives(desk: Desk, state: str | None, task_id: str | None, limit: int) -> None:

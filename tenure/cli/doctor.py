@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import click
 
-from tenure.cli.desk import collect, with_desk
+from tenure.cli.desk import collect, store_options, with_desk
 from tenure.cli.failures import FLEET_COULD_NOT
 from tenure.cli.output import colour_of
 
@@ -27,16 +27,21 @@ class DoctorForm:
     """The options of `tenure doctor`."""
 
     database: Path | None
+    secrets_dir: Path | None
 
 
-@click.command(short_help="Check broker, coordinator, database, workers, clocks and permissions.")
+@click.command(short_help="Check broker, coordinator, store of files, workers, permissions.")
 @click.option("--database", type=click.Path(path_type=Path), metavar="FILE", help="A database on this host to look at.")
+@click.option(
+    "--secrets-dir", type=click.Path(path_type=Path), metavar="DIR", help="A worker's folder of secrets to look at."
+)
+@store_options
 @with_desk
 def doctor(desk: Desk, /, **options: object) -> int:
     """Check everything that this host can see. Exits with 3 when something is bad."""
     form = collect(DoctorForm, options)
     findings: list[Finding] = []
-    for finding in _findings(desk, form.database):
+    for finding in _findings(desk, form):
         findings.append(finding)
         _print(desk, finding)
     if desk.output.as_json:
@@ -49,8 +54,8 @@ def doctor(desk: Desk, /, **options: object) -> int:
     return 0
 
 
-def _findings(desk: Desk, database: Path | None) -> Iterator[Finding]:
-    from tenure.cli import checks
+def _findings(desk: Desk, form: DoctorForm) -> Iterator[Finding]:
+    from tenure.cli import checks, store_checks
     from tenure.errors import InvalidSettings, TenureError
 
     try:
@@ -59,15 +64,17 @@ def _findings(desk: Desk, database: Path | None) -> Iterator[Finding]:
         yield checks.bad("settings", error.message, error.remedy)
         return
     yield from checks.settings(desk.settings)
+    yield from store_checks.secrets(form.secrets_dir)
     yield from _sorted_out(checks.broker(url))
     try:
         status = checks.coordinator_status(desk)
     except TenureError as error:
         yield checks.bad("coordinator", error.message, error.remedy or "Start it with `tenure coordinator`")
-        yield from checks.database(database)
+        yield from checks.database(form.database)
         return
     yield from checks.coordinator(status, desk.session.clock.now_ms())
-    yield from checks.database(database or checks.local_database(status.row))
+    yield from checks.database(form.database or checks.local_database(status.row))
+    yield from store_checks.store(desk, status.row)
     yield from checks.workers(desk, status.row)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
+from tenure.cli.output import harmless
 from tenure.errors import TenureError
 
 if TYPE_CHECKING:
@@ -60,13 +61,16 @@ def explain(error: Exception) -> Failure | None:
 
 def report(error: Exception, *, as_json: bool) -> int:
     """Show an error on standard error; answers the exit code."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError) and not as_json:
+        click.echo(error.format_message(), err=True)
+        return WRONG_USE
     failure = explain(error)
     if failure is None:
         traceback.print_exception(error)
         failure = Failure(
             "internal", f"this is a fault in Tenure itself: {error!r}", "Please report it with the lines above", 3
         )
-    click.echo(failure.object() if as_json else failure.line(), err=True)
+    click.echo(failure.object() if as_json else harmless(failure.line()), err=True)
     return failure.exit_code
 
 
@@ -85,8 +89,12 @@ def silence_stdout() -> None:
 
 def _wrong_use(error: click.ClickException) -> Failure:
     context = error.ctx if isinstance(error, click.UsageError) else None
+    if isinstance(error, click.exceptions.NoArgsIsHelpError) and context is not None:
+        return Failure(
+            "usage", f"{context.command_path} needs a command", f"See `{context.command_path} --help`", WRONG_USE
+        )
     remedy = f"See `{context.command_path} --help`" if context is not None else ""
-    message = error.format_message().rstrip(".")
+    message = error.format_message().rstrip(".").replace("a valid integer range", "a whole number")
     return Failure("usage", message[:1].lower() + message[1:], remedy, WRONG_USE)
 
 

@@ -22,9 +22,9 @@ LEASES: Final = Listing(
         Column("ATTEMPT", "attempt", right=True),
         Column("STATE", "state"),
         Column("WORKER", "worker_id"),
-        Column("CAUSE", "cause"),
-        Column("OFFERED", "offered_at_ms", moment),
-        Column("ENDED", "ended_at_ms", moment),
+        Column("CAUSE", "cause", spare=1),
+        Column("OFFERED", "offered_at_ms", moment, spare=3),
+        Column("ENDED", "ended_at_ms", moment, spare=2),
     ),
     empty="There are no leases.",
 )

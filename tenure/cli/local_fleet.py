@@ -43,11 +43,26 @@ class FleetPlan:
 
     folder: Path
     namespace: str = "main"
+    artifacts: str | None = None
+    """Where files of tasks are kept; None: in a folder beside the database."""
+    artifacts_options_file: Path | None = None
 
     @property
     def database(self) -> Path:
         """The coordinator's database."""
         return self.folder / "tenure.db"
+
+    @property
+    def store_address(self) -> str:
+        """Where files of tasks are kept."""
+        return self.artifacts or str(self.folder / "artifacts")
+
+    def store(self) -> list[str]:
+        """The options that tell coordinator and workers where files are kept."""
+        options = ["--artifacts", self.store_address]
+        if self.artifacts_options_file is not None:
+            options += ["--artifacts-options-file", str(self.artifacts_options_file)]
+        return options
 
     @property
     def logs(self) -> Path:
@@ -92,6 +107,8 @@ class LocalFleet:
         """Take the data folder and start the broker. Raises `DataInUse` or a broker's error."""
         self._plan.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._plan.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self._plan.artifacts is None:
+            (self._plan.folder / "artifacts").mkdir(mode=0o700, exist_ok=True)
         self._lock = _take(self._plan.folder / "up.lock")
         self._owner_pipe, self._owner_end = os.pipe()
         self._broker.start()
@@ -180,7 +197,7 @@ class LocalFleet:
         return part
 
     def _connection(self) -> list[str]:
-        return ["--broker-url-file", str(self.url_file), "--namespace", self._plan.namespace]
+        return ["--broker-url-file", str(self.url_file), "--namespace", self._plan.namespace, *self._plan.store()]
 
     def _restart_broker(self) -> None:
         before = self._broker.url

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Literal, final
 
 import click
 
 from tenure.cli.desk import collect, with_desk
+from tenure.cli.inputs import input_option, uploaded, wanted
+from tenure.cli.programs import ProgramForm, program_options
 from tenure.cli.submitting import TaskForm, WithProgram, program_given, split_form, task_options
-from tenure.errors import UsageError
+from tenure.errors import KeyConflict, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,8 +23,10 @@ if TYPE_CHECKING:
     from tenure.cli.map_rows import Source
     from tenure.cli.map_run import MapRun, Submitting
     from tenure.cli.map_work import CallTemplate, CommandTemplate
+    from tenure.client.options import SubmitOptions
 
 _FILE: Final = click.Path(path_type=Path, dir_okay=False)
+_FOLDER: Final = click.Path(path_type=Path, file_okay=False)
 
 
 @final
@@ -38,6 +42,15 @@ class MapForm:
     run: str | None
     rerun_failed: bool
     cancel_on_interrupt: bool
+    outputs: Path | None
+    inputs: tuple[str, ...]
+    form: Literal["stdout", "folder", "lines"] | None
+    parameters: str | None
+
+    @property
+    def program(self) -> ProgramForm:
+        """The part about a program."""
+        return ProgramForm(self.form, self.parameters)
 
 
 @click.command("map", cls=WithProgram, short_help="Run a function or a program over many rows.")
@@ -49,6 +62,11 @@ class MapForm:
 @click.option("--run", metavar="NAME", help="The run's name; by default made of the work and the out file.")
 @click.option("--rerun-failed", is_flag=True, help="Run rows again that failed in an earlier start.")
 @click.option("--cancel-on-interrupt", is_flag=True, help="Ctrl-C cancels the tasks; by default they go on.")
+@click.option(
+    "--outputs", type=_FOLDER, metavar="DIR", help="Where files go that tasks leave: DIR/000001 for the first row."
+)
+@input_option
+@program_options
 @task_options
 @with_desk
 def map_rows(desk: Desk, /, **options: object) -> int:
@@ -58,8 +76,9 @@ def map_rows(desk: Desk, /, **options: object) -> int:
     tenure map tasks:exponent --csv grid.csv --out results.csv
     tenure map --files 'texts/*.txt' --out counts.jsonl -- wc -w {path}
 
-    In a program's arguments {path}, {line} or {column} stand for what the row says. Started again, the command runs
-    only what is missing. Exits with 1 when rows have no result.
+    In a program's arguments and --input {path}, {line} or {column} stand for what the row says; a program of the form
+    folder or lines may find the row in its parameters instead. Started again, the command runs only what is missing.
+    Exits with 1 when rows have no result.
     """  # noqa: D301 - click keeps the lines after a backspace as they are
     from tenure.cli.map_journal import Journal
     from tenure.cli.map_progress import Tally, meter
@@ -71,27 +90,35 @@ def map_rows(desk: Desk, /, **options: object) -> int:
     source = Source(csv_file=form.csv, lines_file=form.lines, files=form.files)
     work = _work(form, source)
     run = form.run or _default_run(work, form.out)
-    fleet = _rows(desk, work, collect(TaskForm, task), run)
+    fleet = _rows(desk, work, form, _options(collect(TaskForm, task), run))
     with Journal(form.out, run) as journal:
         tally = Tally(total=source.count())
-        loop = MapRun(fleet, journal, tally, Rules(rerun_failed=form.rerun_failed))
+        loop = MapRun(fleet, journal, tally, Rules(form.rerun_failed, form.outputs))
         try:
             with meter(tally, desk.session.clock) as shown:
                 loop.run(source.rows(run), shown)
         except KeyboardInterrupt:
             _interrupted(desk, form, loop, run)
             raise
+        except KeyConflict as error:
+            raise KeyConflict(
+                f"the run {run} was begun with other options or other files ({error.message})",
+                "Say as before what it is given, or begin another run: --run NAME",
+            ) from error
         _finish(journal, source, run)
     return _summary(desk, form, tally, run)
 
 
 def _work(form: MapForm, source: Source) -> CallTemplate | CommandTemplate:
-    from tenure.cli.map_work import CallTemplate, CommandTemplate
+    from tenure.cli.map_work import CallTemplate, CommandTemplate, Program
 
     argv = program_given()
     if bool(form.handler) == bool(argv):
         raise UsageError("say what to run over the rows", "Give MODULE:FUNCTION, or a program after `--`")
-    return CommandTemplate(argv, source.columns()) if argv else CallTemplate(form.handler or "")
+    if argv:
+        return CommandTemplate(Program(argv, wanted(form.inputs), form.program), source.columns())
+    form.program.refuse_for_functions()
+    return CallTemplate(form.handler or "")
 
 
 def _default_run(work: CallTemplate | CommandTemplate, out: Path) -> str:
@@ -100,13 +127,19 @@ def _default_run(work: CallTemplate | CommandTemplate, out: Path) -> str:
     return default_run(work.description, out)
 
 
-def _rows(desk: Desk, work: CallTemplate | CommandTemplate, form: TaskForm, run: str) -> Submitting:
+def _options(form: TaskForm, run: str) -> SubmitOptions:
+    options = form.options()
+    options["run"] = run
+    return options
+
+
+def _rows(desk: Desk, work: CallTemplate | CommandTemplate, form: MapForm, options: SubmitOptions) -> Submitting:
     from tenure.cli.map_fleet import CallRows, CommandRows
     from tenure.cli.map_work import CallTemplate
 
-    options = form.options()
-    options["run"] = run
     if isinstance(work, CallTemplate):
+        if form.inputs:
+            options["inputs"] = uploaded(desk, wanted(form.inputs))
         return CallRows(desk.fleet, work, options)
     return CommandRows(desk.fleet, work, options)
 

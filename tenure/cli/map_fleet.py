@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
+from tenure.cli.programs import run_program
 from tenure.client.calls import Call
 from tenure.errors import InvalidArguments, UsageError
 from tenure.protocol.client_messages import Query
@@ -107,8 +109,12 @@ class CommandRows:
 
     def _send(self, keyed: Keyed) -> Handle[Any]:
         options: SubmitOptions = {**self._options, "key": keyed.key}
+        template, row = self._template, keyed.row
         try:
-            return self._fleet.using(**options).command(self._template.argv(keyed.row))
+            if template.program.inputs:
+                options["inputs"] = {one.name: one.content or Path(one.source) for one in template.inputs(row)}
+            submitter = self._fleet.using(**options)
+            return run_program(submitter, template.argv(row), template.program.form, template.parameters(row))
         except UsageError as error:
             error.add_note(f"row {keyed.row.index + 1}")
             raise

@@ -9,6 +9,7 @@ from __future__ import annotations
 import queue
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 from tenure.cli.map_journal import Outcome
@@ -66,10 +67,15 @@ class Submitting(Protocol):
 @final
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What to do with rows that have failed in an earlier run, and how often to look up from waiting."""
+    """What to do with rows that failed in an earlier run, where outputs go, and how often to look up from waiting."""
 
     rerun_failed: bool = False
+    outputs: Path | None = None
     look_s: float = 0.2
+
+    def folder_of(self, row: Row) -> Path | None:
+        """Where the files go that a row's task has left; None when nobody wants them."""
+        return None if self.outputs is None else self.outputs / f"{row.index + 1:06}"
 
 
 @final
@@ -151,6 +157,10 @@ class MapRun:
         outcome = outcome_of(keyed.key, handle)
         if outcome.error and outcome.state != "LOST" and self._superseded(keyed, outcome):
             return keyed.next()
+        folder = self._rules.folder_of(keyed.row)
+        if folder is not None and handle.outputs is not None and not outcome.error:
+            # Before the outcome is on record: a row that counts as done has its files.
+            handle.download(folder)
         self._journal.add(outcome)
         self._count(outcome)
         return None

@@ -14,13 +14,16 @@ import sys
 import types
 import typing
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, final
 
+from tenure.cli.programs import ProgramForm
 from tenure.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from tenure.cli.inputs import Wanted
     from tenure.cli.map_rows import Row
     from tenure.handlers.resolve import Handler
 
@@ -116,31 +119,68 @@ class CallTemplate:
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What `tenure map` runs over the rows: a program, what it is given, and how it gives its value."""
+
+    argv: tuple[str, ...]
+    inputs: tuple[Wanted, ...] = ()
+    form: ProgramForm = field(default_factory=ProgramForm)
+
+
+@final
 class CommandTemplate:
-    """Commands made of one argv, in which {column}, {line} and {path} stand for what a row says.
+    """Commands made of one program, in which {column}, {line} and {path} stand for what a row says.
+
+    A program that reads its task (`--form folder` or `lines`) and was given no parameters finds the row there.
 
     Raises:
-        UsageError: a placeholder names no column.
+        UsageError: a placeholder names no column, or every row would run the same command.
     """
 
-    def __init__(self, argv: Sequence[str], columns: Sequence[str] = ()) -> None:
-        self._argv: Final = tuple(argv)
-        named = {name for part in argv for name in _PLACE.findall(part)}
+    def __init__(self, program: Program, columns: Sequence[str] = ()) -> None:
+        self.program: Final = program
+        said = program.form
+        self._rows_are_parameters = said.form in {"folder", "lines"} and said.parameters is None
+        self._parameters = said.parsed()
+        parts = [*program.argv, *(part for one in program.inputs for part in (one.name, one.source))]
+        named = {name for part in parts for name in _PLACE.findall(part)}
         unknown = sorted(named - set(columns)) if columns else []
         if unknown:
             raise UsageError(f"{{{unknown[0]}}} names no column", f"There are: {', '.join(columns)}")
-        if columns and not named:
+        if columns and not named and not self._rows_are_parameters:
             raise UsageError("every row would run the same command", f"Put {{{columns[0]}}} where the row belongs")
 
     @property
     def description(self) -> str:
         """What makes this work differ from other work."""
-        return json.dumps(self._argv)
+        program, form = self.program, self.program.form
+        if not program.inputs and form == ProgramForm():
+            return json.dumps(program.argv)
+        given = [[one.name, one.source] for one in program.inputs]
+        return json.dumps([program.argv, given, form.form, self._parameters], sort_keys=True)
 
     def argv(self, row: Row) -> tuple[str, ...]:
         """The command of one row."""
-        values = dict.fromkeys(row.columns, row.value) if row.single else row.columns
-        return tuple(_PLACE.sub(lambda match: values[match.group(1)], part) for part in self._argv)
+        return tuple(_PLACE.sub(lambda match: _said_by(row)[match.group(1)], part) for part in self.program.argv)
+
+    def inputs(self, row: Row) -> tuple[Wanted, ...]:
+        """The inputs of one row."""
+        values = _said_by(row)
+        return tuple(
+            one.filled(lambda text: _PLACE.sub(lambda match: values[match.group(1)], text))
+            for one in self.program.inputs
+        )
+
+    def parameters(self, row: Row) -> object:
+        """What the program of one row finds as its parameters."""
+        if not self._rows_are_parameters:
+            return self._parameters
+        return {name: json.loads(text) if _NUMBER.fullmatch(text) else text for name, text in _said_by(row).items()}
+
+
+def _said_by(row: Row) -> Mapping[str, str]:
+    return dict.fromkeys(row.columns, row.value) if row.single else row.columns
 
 
 def _is_importable(module: str) -> bool:

@@ -9,14 +9,20 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, TextIO, final
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Literal, TextIO, final
 
 import click
+
+from tenure.cli.widths import fit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 _GAP: Final = "  "
+_CONTROLS: Final = MappingProxyType(
+    {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
+)
 _COLOURS: Final = (
     ({"SUCCEEDED", "COMPLETED", "ACTIVE", "APPROVED", "ok"}, "green"),
     ({"FAILED", "ABANDONED", "EXPIRED", "DENIED", "bad"}, "red"),
@@ -28,19 +34,28 @@ _COLOURS: Final = (
 @final
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table: its heading, the field it shows, and how the value is written."""
+    """One column of a table: its heading, the field it shows, and how the value is written.
+
+    Where a terminal is too narrow for all of them, the column with the highest `spare` is left out first; 0: never.
+    """
 
     heading: str
     field: str
     write: Callable[[Any], str] | None = None
     right: bool = False
+    spare: int = 0
 
     def text(self, row: Mapping[str, Any]) -> str:
         """The row's cell."""
         value = row.get(self.field)
         if value is None or value == "":
             return "-"
-        return self.write(value) if self.write else plain(value)
+        return harmless(self.write(value) if self.write else plain(value))
+
+
+def harmless(text: str) -> str:
+    """The text without what moves cursors and colours: tasks and workers, who may be anybody, have words in it."""
+    return text.translate(_CONTROLS)
 
 
 def plain(value: object) -> str:
@@ -116,6 +131,7 @@ class Output:
         """Print a line for people; nothing with `--json`."""
         if self.as_json:
             return
+        text = harmless(text)
         if self.terminal and (bold or colour):
             text = click.style(text, bold=bold or None, fg=colour or None)
         click.echo(text, file=self._stream, color=self.terminal)
@@ -133,19 +149,26 @@ class Output:
         for line in cells:
             click.echo(_aligned(line, widths, columns), file=self._stream)
 
-    def _rich_table(self, columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> None:
+    def _rich_table(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> None:
         from rich import box
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
-        for column in columns:
-            table.add_column(column.heading, justify="right" if column.right else "left", overflow="fold")
-        for row in rows:
-            texts = [column.text(row) for column in columns]
+        console = Console(file=self._stream, highlight=False)
+        cells = [[column.heading, *map(column.text, rows)] for column in columns]
+        fitting = fit(cells, [column.spare for column in columns], console.width)
+        table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+        for index, width in fitting.widths.items():
+            side: Literal["left", "right"] = "right" if columns[index].right else "left"
+            table.add_column(columns[index].heading, justify=side, overflow="fold", width=width)
+        for number in range(1, len(rows) + 1):
+            texts = [cells[index][number] for index in fitting.widths]
             table.add_row(*(Text(text, style=colour_of(text)) for text in texts))
-        Console(file=self._stream, highlight=False).print(table)
+        console.print(table)
+        if fitting.left_out:
+            names = listed(columns[index].heading for index in fitting.left_out)
+            click.echo(f"The terminal is too narrow for {names}; --json has everything.", err=True)
 
 
 def _aligned(line: Sequence[str], widths: Sequence[int], columns: Sequence[Column]) -> str:

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from tenure.cli.output import Column
     from tenure.protocol.client_messages import Ask
 
-What = Literal["tasks", "workers", "leases", "directives", "quarantine", "events", "capabilities", "status"]
+What = Literal[
+    "tasks", "workers", "leases", "directives", "quarantine", "artifacts", "events", "capabilities", "status"
+]
 
 _TASK_ID: Final = re.compile(r"[0-9A-Z]{26}")
 
@@ -49,7 +51,12 @@ def task_id_argument(text: str) -> str:
 
 
 limit_option: Final = click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=100, show_default=True, help="How many at most, newest first."
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    metavar="N",
+    default=100,
+    show_default=True,
+    help="How many at most, newest first.",
 )
 
 
@@ -71,16 +78,26 @@ def print_list(desk: Desk, listing: Listing, where: Mapping[str, str | None], li
         desk.remark(f"The list stops after {limit}; ask for more with --limit.")
 
 
-def print_one(desk: Desk, listing: Listing, identity: str) -> None:
-    """Print all that is known about one record. Raises an error of the record's kind when there is none."""
+def one_row(desk: Desk, listing: Listing, identity: str) -> dict[str, Any]:
+    """One record. Raises an error of the record's kind when there is none."""
     rows = query(desk, listing.what, {listing.identity: identity}, 1)
     if not rows:
         raise _unknown(listing.what, identity)
+    return rows[0]
+
+
+def print_one(desk: Desk, listing: Listing, identity: str) -> None:
+    """Print all that is known about one record. Raises as `one_row` does."""
+    print_row(desk, one_row(desk, listing, identity))
+
+
+def print_row(desk: Desk, row: Mapping[str, Any]) -> None:
+    """Print all fields of a record, one per line."""
     if desk.output.as_json:
-        desk.output.json(rows[0])
+        desk.output.json(row)
         return
-    width = max(len(name) for name in rows[0])
-    for name, value in rows[0].items():
+    width = max(len(name) for name in row)
+    for name, value in row.items():
         desk.output.say(f"{name.ljust(width)}  {_written(name, value)}")
 
 
@@ -137,4 +154,6 @@ def _written(name: str, value: object) -> str:
         return "-"
     if name.endswith("_at_ms") and isinstance(value, int):
         return moment(value)
+    if name == "progress" and isinstance(value, float):
+        return f"{value * 100:.1f} %"
     return plain(value)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tenure.client.options import SubmitOptions
+    from tenure.protocol.envelope import Limits
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
 _ARGV: Final = "tenure.argv"
@@ -35,6 +36,13 @@ class TaskForm:
     on_worker: str | None
     label: tuple[str, ...]
     resource: tuple[str, ...]
+    secret: tuple[str, ...]
+    memory: str | None
+    disk: str | None
+    file_size: str | None
+    file_count: int | None
+    printed: str | None
+    keep_folder: bool
 
     def options(self) -> SubmitOptions:
         """What was said, as keyword arguments of `Client.using`. Raises `UsageError`."""
@@ -51,12 +59,28 @@ class TaskForm:
             "worker": self.on_worker,
             "labels": dict(pairs(self.label, "--label")) or None,
             "resources": dict(amounts(self.resource, "--resource")) or None,
+            "secrets": self.secret or None,
+            "limits": self._limits(),
+            "keep_folder": self.keep_folder or None,
         }
         if self.retries is not None or self.retries_failed is not None:
             said["retry"] = Retry(lost=self.retries or 0, failed=self.retries_failed or 0)
         options: SubmitOptions = {}
         options.update({name: value for name, value in said.items() if value is not None})  # type: ignore[typeddict-item]
         return options
+
+    def _limits(self) -> Limits | None:
+        from tenure.protocol.envelope import Limits
+        from tenure.protocol.sizes import size_bytes
+
+        said = (("memory", self.memory), ("disk", self.disk), ("file", self.file_size), ("printed", self.printed))
+        names = {"file": "--file-size"}
+        limits = {
+            f"{name}_bytes": size_bytes(text, names.get(name, f"--{name}")) for name, text in said if text is not None
+        }
+        if self.file_count is not None:
+            limits["files"] = self.file_count
+        return Limits(**limits) if limits else None
 
 
 _COUNT: Final = click.IntRange(0, 1000)
@@ -75,6 +99,15 @@ _OPTIONS: Final = (
     click.option("--on-worker", metavar="ID", help="Only on this worker."),
     click.option("--label", multiple=True, metavar="KEY=VALUE", help="Only on workers with this label; repeatable."),
     click.option("--resource", multiple=True, metavar="NAME=N", help="Needs that much free on the worker; repeatable."),
+    click.option(
+        "--secret", multiple=True, metavar="NAME", help="A secret of the worker's host, as a file; repeatable."
+    ),
+    click.option("--memory", metavar="SIZE", help="The most memory of all its processes, such as 2GiB."),
+    click.option("--disk", metavar="SIZE", help="The most that its folder may hold."),
+    click.option("--file-size", metavar="SIZE", help="The largest file that it may write."),
+    click.option("--file-count", type=click.IntRange(1), metavar="N", help="The most files that its folder may hold."),
+    click.option("--printed", metavar="SIZE", help="The most that it may print."),
+    click.option("--keep-folder", is_flag=True, help="Leave its folder on the worker, for a person to look at."),
 )
 _NAMES: Final = tuple(TaskForm.__dataclass_fields__)
 

@@ -20,10 +20,10 @@ TASKS: Final = Listing(
         Column("TASK", "task_id"),
         Column("STATE", "state"),
         Column("ATTEMPT", "attempt", right=True),
-        Column("CAPABILITY", "capability"),
+        Column("CAPABILITY", "capability", spare=3),
         Column("WORK", "work"),
-        Column("RUN", "run"),
-        Column("SUBMITTED", "submitted_at_ms", moment),
+        Column("RUN", "run", spare=2),
+        Column("SUBMITTED", "submitted_at_ms", moment, spare=1),
     ),
     empty="There are no tasks.",
 )

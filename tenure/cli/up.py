@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import click
 
-from tenure.cli.desk import collect, with_desk
+from tenure.cli.desk import collect, store_options, with_desk
 from tenure.cli.modules import require_modules
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class UpForm:
     allow: tuple[str, ...]
     capability: tuple[str, ...]
     data: Path | None
+    secrets_dir: Path | None
 
     def names(self) -> Sequence[str]:
         """The workers' ids: the same at every start, so that they are known again."""
@@ -45,23 +46,42 @@ class UpForm:
             options += ["--allow", module]
         for name in self.capability or ("default",):
             options += ["--capability", name]
+        if self.secrets_dir is not None:
+            options += ["--secrets-dir", str(self.secrets_dir.absolute())]
         return options
 
 
 @click.command(short_help="Run a whole fleet on this machine.")
-@click.option("--workers", type=click.IntRange(0, 256), default=2, show_default=True, help="How many worker processes.")
-@click.option("--slots", type=click.IntRange(1, 256), default=1, show_default=True, help="Tasks at once per worker.")
+@click.option(
+    "--workers",
+    type=click.IntRange(0, 256),
+    metavar="N",
+    default=2,
+    show_default=True,
+    help="How many worker processes.",
+)
+@click.option(
+    "--slots", type=click.IntRange(1, 256), metavar="N", default=1, show_default=True, help="Tasks at once per worker."
+)
 @click.option("--allow", multiple=True, metavar="MODULE", help="A module whose functions may be called; repeatable.")
 @click.option("--capability", multiple=True, metavar="NAME", help='What the workers offer; "default" when not given.')
 @click.option(
     "--data", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Where everything is kept."
 )
+@click.option(
+    "--secrets-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Secrets that tasks may name, one file each, readable by their owner only.",
+)
+@store_options
 @with_desk
 def up(desk: Desk, /, **options: object) -> None:
     """Run a broker, a coordinator and workers on this machine until Ctrl-C.
 
-    Other terminals find the fleet by themselves, unless --data names a folder of your own. Ctrl-C lets running tasks
-    finish; a second one does not. Started again, it goes on where it ended.
+    Other terminals find the fleet by themselves, unless --data names a folder of your own. Files of tasks are kept in
+    that folder, unless --artifacts says otherwise. Ctrl-C lets running tasks finish; a second one does not. Started
+    again, it goes on where it ended.
     """
     from tenure.cli.local_fleet import FleetPlan, LocalFleet
     from tenure.cli.signals import Signals
@@ -70,7 +90,7 @@ def up(desk: Desk, /, **options: object) -> None:
     form = collect(UpForm, options)
     require_modules(form.allow)
     folder = (form.data or desk.settings.up_dir).absolute()
-    plan = FleetPlan(folder, desk.settings.namespace)
+    plan = FleetPlan(folder, desk.settings.namespace, desk.settings.artifacts, desk.settings.artifacts_options_file)
     with Signals() as signals:
         fleet = LocalFleet(desk, plan, desk.remark, signals)
         try:
@@ -115,10 +135,11 @@ def _is_ready(observer: Observer, form: UpForm, since_ms: int) -> bool:
 
 def _greet(desk: Desk, form: UpForm, fleet: LocalFleet) -> None:
     custom = f" --broker-url-file {fleet.url_file}" if form.data is not None else ""
+    workers = "1 worker" if form.workers == 1 else f"{form.workers} workers"
     work = f"{form.allow[0]}:FUNCTION" if form.allow else "-- echo hello"
     desk.output.answer(
         {"ready": True, "workers": list(form.names()), "broker_url_file": str(fleet.url_file)},
-        f"ready: a broker, a coordinator and {form.workers} workers. Data: {fleet.url_file.parent}\n"
+        f"ready: a broker, a coordinator and {workers}. Data: {fleet.url_file.parent}\n"
         f"In another terminal: tenure submit --wait{custom} {work}\n"
         "Ctrl-C ends it.",
     )

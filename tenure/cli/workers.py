@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -20,6 +21,7 @@ from tenure.cli.records import (
     print_one,
     task_id_argument,
 )
+from tenure.cli.render_launch import render_launch
 
 if TYPE_CHECKING:
     from tenure.cli.desk import Desk
@@ -30,15 +32,18 @@ WORKERS: Final = Listing(
     columns=(
         Column("WORKER", "worker_id"),
         Column("STATE", "state"),
-        Column("SITE", "site"),
+        Column("SITE", "site", spare=4),
         Column("SLOTS", "slots", right=True),
         Column("HELD", "holding", right=True),
         Column("CAPABILITIES", "capabilities", listed),
-        Column("HOST", "host"),
-        Column("PID", "pid", right=True),
-        Column("SEEN", "seen_at_ms", moment),
+        Column("HOST", "host", spare=3),
+        Column("PID", "pid", right=True, spare=1),
+        Column("SEEN", "seen_at_ms", moment, spare=2),
     ),
     empty="There are no workers. Start one with `tenure worker`, or a whole fleet with `tenure up`.",
+)
+WITH_EXECUTORS: Final = replace(
+    WORKERS, columns=(WORKERS.columns[0], Column("STARTED FOR", "executor_of", spare=5), *WORKERS.columns[1:])
 )
 STATES: Final = ("ACTIVE", "STALE", "DRAINING", "OFFLINE")
 
@@ -50,11 +55,13 @@ def workers() -> None:
 
 @workers.command("list")
 @click.option("--state", type=click.Choice(STATES, case_sensitive=False), help="Only workers in this state.")
+@click.option("--executors", is_flag=True, help="Also what workers have started through their launchers.")
 @limit_option
 @with_desk
-def list_workers(desk: Desk, state: str | None, limit: int) -> None:
+def list_workers(desk: Desk, *, state: str | None, executors: bool, limit: int) -> None:
     """List workers."""
-    print_list(desk, WORKERS, {"state": state}, limit)
+    listing = WITH_EXECUTORS if executors else WORKERS
+    print_list(desk, listing, {"state": state, "executor_of": "*" if executors else None}, limit)
 
 
 @workers.command("show")
@@ -68,7 +75,9 @@ def show_worker(desk: Desk, worker_id: str) -> None:
 @workers.command("register")
 @click.argument("worker_id")
 @click.option("--capability", "capabilities", multiple=True, metavar="NAME", help="What it can do; may be repeated.")
-@click.option("--slots", type=click.IntRange(1, 4096), default=1, show_default=True, help="How many tasks at once.")
+@click.option(
+    "--slots", type=click.IntRange(1, 4096), metavar="N", default=1, show_default=True, help="How many tasks at once."
+)
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="A label; may be repeated.")
 @click.option("--resource", "resources", multiple=True, metavar="NAME=N", help="A resource; may be repeated.")
 @with_desk
@@ -142,3 +151,6 @@ def drain(desk: Desk, worker_id: str) -> None:
 def lease(desk: Desk, identity: str, limit: int) -> None:
     """List the leases of a worker or of a task."""
     print_list(desk, LEASES, {"task_id" if is_task_id(identity) else "worker_id": identity}, limit)
+
+
+workers.add_command(render_launch)

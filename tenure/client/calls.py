@@ -10,18 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from json.encoder import encode_basestring
-from typing import Any, Final, final
+from typing import Any, Final, Literal, TypeAlias, final
 
 from pydantic import ValidationError
 
 from tenure.errors import PayloadTooLarge, UnknownHandler, UsageError
 from tenure.handlers.arguments import Parameters
+from tenure.handlers.json_text import NotJson, dump
 from tenure.handlers.options import TaskDefaults
 from tenure.handlers.resolve import reference_of
 from tenure.handlers.results import Returns
 from tenure.handlers.task import defaults_noted_on
 from tenure.protocol.envelope import CallWork, CommandWork, Envelope, Requirements, Scope, Work, encode
 from tenure.protocol.message import MAX_ENVELOPE_BYTES, describe
+
+Form: TypeAlias = Literal["stdout", "folder", "lines"]
+"""How a program gives its value: what it prints, the file `result.json`, or a line among JSON lines."""
 
 NO_ARGUMENTS: Final[str] = CallWork.model_fields["arguments"].default
 _GAP: Final = "\N{SYMBOL FOR NULL}gap\N{SYMBOL FOR NULL}"
@@ -72,9 +76,9 @@ class CallTemplate:
     """
 
     def __init__(self, reference: str, options: TaskDefaults, scope: Scope) -> None:
-        gapped = envelope_text(_call_work(reference, _GAP), options, scope)
+        gapped = envelope_text(_call_work(reference, _GAP, options), options, scope)
         self._before, self._after = gapped.rsplit(encode_basestring(_GAP), 1)
-        self._without_arguments = envelope_text(_call_work(reference, NO_ARGUMENTS), options, scope)
+        self._without_arguments = envelope_text(_call_work(reference, NO_ARGUMENTS, options), options, scope)
         self._room_bytes = MAX_ENVELOPE_BYTES - len((self._before + self._after).encode())
 
     def envelope(self, arguments: str) -> str:
@@ -91,12 +95,34 @@ class CallTemplate:
         return self._before + quoted + self._after
 
 
-def command_work(argv: Iterable[str], env: Mapping[str, str], stdin: str) -> CommandWork:
+@final
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One program run, as a caller gives it. See `Submitter.command`."""
+
+    argv: Iterable[str]
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    stdin: str = ""
+    form: Form = "stdout"
+    parameters: object = None
+
+
+def command_work(given: Command) -> CommandWork:
     """A program run as work. Raises UsageError when something does not fit."""
-    if isinstance(argv, str):
+    if isinstance(given.argv, str):
         raise UsageError("argv is one text", 'Give the program and its arguments one by one: ["wc", "-w", path]')
     try:
-        return CommandWork(argv=tuple(argv), env=tuple(sorted(env.items())), stdin=stdin)
+        parameters = dump(given.parameters)
+    except NotJson as error:
+        raise UsageError(f"the parameters have no JSON form: {error}", "Give plain values") from None
+    try:
+        return CommandWork(
+            argv=tuple(given.argv),
+            env=tuple(sorted(given.env.items())),
+            stdin=given.stdin,
+            form=given.form,
+            parameters=parameters,
+        )
     except ValidationError as error:
         raise UsageError(f"the command does not fit: {describe(error)}") from None
 
@@ -109,9 +135,9 @@ def scope_of(world: str, run: str) -> Scope:
         raise UsageError(f"namespace or run is no name: {describe(error)}", "Use letters, digits, _ - .") from None
 
 
-def _call_work(reference: str, arguments: str) -> CallWork:
+def _call_work(reference: str, arguments: str, options: TaskDefaults) -> CallWork:
     try:
-        return CallWork(handler=reference, arguments=arguments)
+        return CallWork(handler=reference, arguments=arguments, files=options.files or False)
     except ValidationError:
         raise UnknownHandler(
             "the handler's reference is malformed", 'It must look like "package.module:function"'
@@ -135,9 +161,15 @@ def envelope_text(work: Work, options: TaskDefaults, scope: Scope) -> str:
         "priority": options.priority,
         "delay_ms": options.delay_ms,
         "label": options.label,
+        "inputs": options.inputs,
+        "secrets": options.secrets,
+        "limits": options.limits,
+        "keep_folder": options.keep_folder,
     }
+    # Only workers that know the secrets are asked for: anywhere else the task could but fail.
+    labels = options.labels + tuple((f"secret:{name}", "yes") for name in options.secrets)
     try:
-        requirements = Requirements(worker=options.worker, labels=options.labels, resources=options.resources)
+        requirements = Requirements(worker=options.worker, labels=labels, resources=options.resources)
         fields = {name: value for name, value in said.items() if value is not None}
         envelope = Envelope(work=work, scope=scope, requirements=requirements, **fields)
     except ValidationError as error:

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from types import TracebackType
-from typing import Any, Final, ParamSpec, Self, TypeVar, Unpack, cast, final, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, Self, TypeVar, Unpack, cast, final, overload
 
 from pydantic import ValidationError
 
-from tenure.client.calls import scope_of
+from tenure.client.calls import Form, scope_of
+from tenure.client.contents import Contents
 from tenure.client.exchange import Identity
-from tenure.client.handle import Handle
-from tenure.client.options import ClientOptions, SubmitOptions
+from tenure.client.handle import Handle, Ties
+from tenure.client.logs import LogReader
+from tenure.client.options import ClientOptions, CommandOptions, SubmitOptions
+from tenure.client.progress import Progress, progress_of
 from tenure.client.session import Connect, Session, Wiring
 from tenure.client.submitter import Desk, Submitter, checked_key
 from tenure.clock import Clock, Entropy, SystemClock, SystemEntropy
 from tenure.errors import TenureError, UnknownTask, UsageError
 from tenure.handlers.options import TaskDefaults, TaskOptions, defaults_of
-from tenure.protocol.client_messages import Ask, Cancel, Done, Reply, Watch
+from tenure.protocol.client_messages import Ask, Cancel, Done, Query, Reply, Watch
 from tenure.protocol.message import describe
 from tenure.protocol.states import TaskState
+
+if TYPE_CHECKING:
+    from tenure.artifacts.base import Store
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -68,7 +75,18 @@ class Client:
         self._session: Final = Session(wiring, identity, watch_ms=chosen.watch_ms, on_warning=chosen.on_warning)
         self.warnings: Final[deque[str]] = self._session.warnings
         """The latest warnings of the coordinator, such as a capability that no worker offers; each text once."""
-        self._desk: Final = Desk(self._session, self.client_id, chosen, {}, self._ask_to_cancel)
+        self.contents: Final = Contents(wiring.open_store or _no_store, wiring.clock, wiring.entropy)
+        """The store of files, for more than `upload` and `Handle.download` do."""
+        self.upload: Final = self.contents.upload
+        """Puts a file or folder of this host into the store, as an input of tasks; see `Contents.upload`."""
+        self.log_reader: Final = LogReader(
+            self.ask, lambda: wiring.connect(f"{self.client_id}-log"), self.contents, wiring.clock
+        )
+        """What tasks print, with the attempts that printed it; `logs` is all that most programs need."""
+        self.logs: Final = self.log_reader.chunks
+        """What a task has printed, or is printing; see `LogReader.chunks`."""
+        self._ties: Final = Ties(self._ask_to_cancel, self.contents.fetch, self._look)
+        self._desk: Final = Desk(self._session, self.client_id, chosen, {}, self._ties, self.contents)
         self._scope: Final = scope_of(identity.namespace, chosen.run)
         self._plain: Final = Submitter(self._desk, TaskDefaults(), self._scope)
 
@@ -102,11 +120,19 @@ class Client:
     # --- submitting ---------------------------------------------------------------------------------------------------
 
     def using(self, **options: Unpack[SubmitOptions]) -> Submitter:
-        """A submitter whose tasks run under these options; see `TaskOptions` and `SubmitOptions`. Raises UsageError."""
+        """A submitter whose tasks run under these options; see `TaskOptions` and `SubmitOptions`.
+
+        Inputs that are files of this host are uploaded here, before anything is submitted. Raises UsageError, and with
+        inputs what `upload` raises.
+        """
         run = options.pop("run", None)
         key = checked_key(options.pop("key", ""))
+        given = options.pop("inputs", None)
         scope = self._scope if run is None else scope_of(self._scope.world, run)
-        return Submitter(self._desk, defaults_of(cast("TaskOptions", options)), scope, key)
+        said = defaults_of(cast("TaskOptions", options))
+        if given:
+            said = replace(said, inputs=self.contents.inputs(given))
+        return Submitter(self._desk, said, scope, key)
 
     @overload
     def submit(
@@ -134,9 +160,19 @@ class Client:
         """Submit one call per tuple of the zipped iterables, up to the shortest; they are read as requests go out."""
         return self._plain.map(function, *iterables)
 
-    def command(self, argv: Iterable[str], *, env: Mapping[str, str] | None = None, stdin: str = "") -> Handle[str]:
+    @overload
+    def command(
+        self, argv: Iterable[str], *, form: Literal["folder", "lines"], **options: Unpack[CommandOptions]
+    ) -> Handle[Any]: ...
+    @overload
+    def command(
+        self, argv: Iterable[str], *, form: Literal["stdout"] = "stdout", **options: Unpack[CommandOptions]
+    ) -> Handle[str]: ...
+    @overload
+    def command(self, argv: Iterable[str], *, form: Form, **options: Unpack[CommandOptions]) -> Handle[Any]: ...
+    def command(self, argv: Iterable[str], *, form: Form = "stdout", **options: Unpack[CommandOptions]) -> Handle[Any]:
         """Submit one program run; see `Submitter.command`."""
-        return self._plain.command(argv, env=env, stdin=stdin)
+        return self._plain.command(argv, form=form, **options)
 
     # --- tasks that exist ---------------------------------------------------------------------------------------------
 
@@ -149,7 +185,7 @@ class Client:
         """
         if len(task_id) != _TASK_ID_LENGTH or not task_id.isalnum():
             raise UnknownTask(f"{task_id[:40]!r} is not a task's id", "Ids have 26 characters; see `tenure tasks list`")
-        handle: Handle[Any] = Handle(self._ask_to_cancel, lost=self._options.lost)
+        handle: Handle[Any] = Handle(self._ties, lost=self._options.lost)
         handle.task_id = task_id
 
         def follow(reply: Reply) -> None:
@@ -183,6 +219,7 @@ class Client:
     def close(self) -> None:
         """Stop listening; the tasks go on. Handles that are still open end with a FleetError. May be called twice."""
         self._session.close()
+        self.contents.close()
 
     def _ask_to_cancel(self, task_id: str) -> None:
         """Ask, and wait a moment for the answer; what goes wrong shows in the handle, which simply stays open."""
@@ -190,6 +227,10 @@ class Client:
             answer = self._session.post(_cancel_of((task_id,), ""), self._take_cancelled)
             if not self._session.is_own_thread():
                 answer.result(self._options.cancel_wait_ms / 1000)
+
+    def _look(self, task_id: str) -> Progress | None:
+        rows = self.ask(Query(what="tasks", where=(("task_id", task_id),), limit=1)).rows
+        return progress_of(rows[0]) if rows else None
 
     def _take_cancelled(self, reply: Reply) -> None:
         """The reply proves what the notices after it will say; whoever waits for it should find it so."""
@@ -208,18 +249,14 @@ def _cancelled(reply: Reply) -> list[Done]:
     return [Done(task_id=task_id, state=TaskState.CANCELLED) for task_id in ids]
 
 
+def _no_store() -> Store:
+    raise UsageError("this client knows no store of files", "Give its Wiring an open_store")
+
+
 def _from_settings(url: str | None, options: ClientOptions) -> tuple[Wiring, ClientOptions]:
     # Only here, so that a client over its own connections needs neither settings nor a broker's driver.
-    from tenure.broker.keys import Keys
-    from tenure.broker.redis_client import RedisClient
-    from tenure.broker.redis_connection import RedisConnection
-    from tenure.broker.url import BrokerUrl
+    from tenure.client.wiring import wiring_of
     from tenure.settings import load_settings
 
     settings = load_settings(broker_url=url, namespace=options.namespace)
-    broker, keys = BrokerUrl(settings.resolve_broker_url()), Keys(settings.namespace)
-
-    def connect(client_id: str) -> RedisClient:
-        return RedisClient(RedisConnection(broker), keys, client_id=client_id)
-
-    return Wiring(connect, SystemClock(), SystemEntropy()), options.completed_by(settings)
+    return wiring_of(settings), options.completed_by(settings)

@@ -5,15 +5,48 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Future, InvalidStateError
+from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeVar, final
 
-from tenure.errors import TaskAbandoned, TaskCancelled, TaskError, TaskFailed, TaskLost, WaitTimedOut
+from tenure.client.progress import Progress
+from tenure.errors import (
+    TaskAbandoned,
+    TaskCancelled,
+    TaskError,
+    TaskFailed,
+    TaskLost,
+    UnknownArtifact,
+    UsageError,
+    WaitTimedOut,
+)
 from tenure.handlers.results import Returns
+from tenure.protocol.artifact import Bundle
 from tenure.protocol.client_messages import Done
 from tenure.protocol.states import TaskState
 
 T = TypeVar("T")
+
+Fetch = Callable[[Bundle, Path, bool], object]
+"""Puts a bundle's files into a folder; the flag says whether files that are there already may be replaced."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Ties:
+    """What a handle needs of its client.
+
+    Args:
+        cancel: asks to cancel the task of an id.
+        fetch: brings files; None: there is no store.
+        look: asks how far the task of an id is; None: there is nobody to ask.
+    """
+
+    cancel: Callable[[str], object]
+    fetch: Fetch | None = None
+    look: Callable[[str], Progress | None] | None = None
+
 
 _NO_KWARGS: Final[Mapping[str, Any]] = MappingProxyType({})
 _PLAIN: Final = Returns(None)
@@ -30,7 +63,7 @@ class Handle(Future[T]):
 
     def __init__(
         self,
-        cancel: Callable[[str], object],
+        ties: Ties,
         *,
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] = _NO_KWARGS,
@@ -38,7 +71,7 @@ class Handle(Future[T]):
         lost: Literal["raise", "wait"] = "raise",
     ) -> None:
         super().__init__()
-        self._cancel = cancel
+        self._ties = ties
         self._returns = returns
         self._lost: Literal["raise", "wait"] = lost
         self.args = args
@@ -53,6 +86,8 @@ class Handle(Future[T]):
         """The attempt that ended the task; None before."""
         self.fence: int | None = None
         """The fencing token of that attempt; None before."""
+        self.outputs: Bundle | None = None
+        """The files that the task has left in `outputs/`; None before its end, and when it left none."""
 
     def __repr__(self) -> str:
         return f"<Handle {self.task_id} {self.state}>"
@@ -88,8 +123,41 @@ class Handle(Future[T]):
             the cancellation goes on, and the handle ends as soon as the process is known to be gone.
         """
         if not self.done():
-            self._cancel(self.task_id)
+            self._ties.cancel(self.task_id)
         return self.cancelled()
+
+    def progress(self) -> Progress | None:
+        """How far the task is, as the fleet knows now; None when it is not running, or has told nothing.
+
+        Raises:
+            CoordinatorUnreachable, BrokerError: nobody answered.
+            UsageError: in a callback, or after the client was closed.
+        """
+        if self.done() or self._ties.look is None:
+            return None
+        return self._ties.look(self.task_id)
+
+    def download(self, folder: str | Path, *, force: bool = False, timeout: float | None = None) -> Path:
+        """Put the files that the task has left into a folder, waiting up to `timeout` seconds for its end.
+
+        Args:
+            folder: made when it is not there.
+            force: whether files that are there already with other content are replaced.
+            timeout: None: for as long as it takes.
+
+        Raises:
+            UnknownArtifact: the task has left no files.
+            UsageError: a file is there already with other content, or cannot be written.
+            ArtifactError: the store does not answer, or what it holds is damaged.
+            TaskError, WaitTimedOut: as of `result`.
+        """
+        self.result(timeout)
+        if self.outputs is None:
+            raise UnknownArtifact(f"task {self.task_id} has left no files", "Programs write them into outputs/")
+        if self._ties.fetch is None:
+            raise UsageError("this handle belongs to no client", "Attach to the task with Client.handle(task_id)")
+        self._ties.fetch(self.outputs, Path(folder), force)
+        return Path(folder)
 
     def admit(self, task_id: str, state: TaskState) -> None:
         """Take the coordinator's answer to the submission. For the client, as `set_result` is for executors."""
@@ -99,6 +167,7 @@ class Handle(Future[T]):
     def settle(self, done: Done) -> bool:
         """Take the coordinator's word about the task's end; answers whether nothing more is expected."""
         self.state, self.attempt, self.fence = done.state, done.attempt, done.fence
+        self.outputs = done.outputs
         with contextlib.suppress(InvalidStateError):  # ended in the meantime: the client was closed
             if done.state is TaskState.SUCCEEDED:
                 self._succeed(done)

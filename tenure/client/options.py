@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, final
+from typing import TYPE_CHECKING, Literal, TypedDict, final
 
 from tenure.errors import UsageError
 from tenure.handlers.options import TaskOptions
 
 if TYPE_CHECKING:
+    from tenure.client.contents import Given
     from tenure.settings import Settings
 
 
@@ -67,9 +68,23 @@ class ClientOptions:
 
 
 class SubmitOptions(TaskOptions, total=False):
-    """The keyword arguments of `Client.using`: what the task decorator takes, and two more."""
+    """The keyword arguments of `Client.using`: what the task decorator takes, and some more."""
 
     run: str
     """The group that these submissions belong to."""
     key: str
     """The idempotency key: the same key never makes a second task. Several tasks get `<key>:0`, `<key>:1`, ..."""
+    inputs: Mapping[str, Given]
+    """What the task finds below `inputs/`, by path: a file or folder of this host, uploaded once, or a `Blob` or
+    `Bundle` of `Client.upload`."""
+
+
+class CommandOptions(TypedDict, total=False):
+    """The keyword arguments of `Submitter.command` beyond `form`."""
+
+    env: Mapping[str, str]
+    """Variables that are added to an otherwise nearly empty environment."""
+    stdin: str
+    """Text given to the program; not with the form "lines", whose first line is the task."""
+    parameters: object
+    """A JSON value that the program finds in `task.json`, or in the line that it reads."""

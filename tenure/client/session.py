@@ -17,6 +17,7 @@ from itertools import islice
 from threading import Lock, Thread, current_thread
 from typing import Final, TypeAlias, final
 
+from tenure.artifacts.base import Store
 from tenure.broker.base import ClientBroker, EntryId
 from tenure.client.exchange import Exchange, Identity, OnReply, Pending
 from tenure.client.refusals import error_of
@@ -46,6 +47,8 @@ class Wiring:
     connect: Connect
     clock: Clock
     entropy: Entropy
+    open_store: Callable[[], Store] | None = None
+    """Opens the store of files; None: the client moves none."""
 
 
 @final

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple, ParamSpec, TypeVar, final, overload
+from typing import Any, Final, Literal, NamedTuple, ParamSpec, TypeVar, Unpack, final, overload
 
-from tenure.client.calls import Call, CallTemplate, Function, command_work, envelope_text
-from tenure.client.handle import Handle
-from tenure.client.options import ClientOptions
+from tenure.client.calls import Call, CallTemplate, Command, Form, Function, command_work, envelope_text
+from tenure.client.contents import Contents
+from tenure.client.handle import Handle, Ties
+from tenure.client.options import ClientOptions, CommandOptions
 from tenure.client.session import Session
 from tenure.errors import TenureError, UsageError
 from tenure.handlers.options import TaskDefaults
@@ -45,7 +46,8 @@ class Desk:
     client_id: str
     options: ClientOptions
     functions: dict[Callable[..., Any] | str, Function]
-    cancel: Callable[[str], object]
+    ties: Ties
+    contents: Contents
 
     def function(self, function: Callable[..., Any] | str) -> Function:
         """What is known of a function, looked up once per client."""
@@ -98,15 +100,27 @@ class Submitter:
         """Submit one call per tuple of the zipped iterables, up to the shortest; they are read as requests go out."""
         return self.submit_many(Call(function, args) for args in zip(*iterables, strict=False))
 
-    def command(self, argv: Iterable[str], *, env: Mapping[str, str] | None = None, stdin: str = "") -> Handle[str]:
-        """Submit one program run; its value is what it writes to standard output.
+    @overload
+    def command(
+        self, argv: Iterable[str], *, form: Literal["folder", "lines"], **options: Unpack[CommandOptions]
+    ) -> Handle[Any]: ...
+    @overload
+    def command(
+        self, argv: Iterable[str], *, form: Literal["stdout"] = "stdout", **options: Unpack[CommandOptions]
+    ) -> Handle[str]: ...
+    @overload
+    def command(self, argv: Iterable[str], *, form: Form, **options: Unpack[CommandOptions]) -> Handle[Any]: ...
+    def command(self, argv: Iterable[str], *, form: Form = "stdout", **options: Unpack[CommandOptions]) -> Handle[Any]:
+        """Submit one program run. What it is given and what becomes of its files: docs/task_folder.md.
 
         Args:
             argv: the program and its arguments; no shell reads them.
-            env: variables that are added to an otherwise nearly empty environment.
-            stdin: text given to the program.
+            form: how it gives its value: "stdout", the text that it prints; "folder", the JSON of its `result.json`;
+                "lines", a line `{"result": ...}` among the JSON lines that it prints.
+            options: see `CommandOptions`.
         """
-        return self._send([self._prepared_work(command_work(argv, env or {}, stdin), self._key)])[0]
+        work = command_work(Command(argv, form=form, **options))
+        return self._send([self._prepared_work(work, self._key)])[0]
 
     def submit_work(self, works: Iterable[Work]) -> list[Handle[Any]]:
         """Submit works as they are, in order: calls and commands, unchecked against any function."""
@@ -118,7 +132,7 @@ class Submitter:
         function = self._desk.function(call.function)
         arguments = function.parameters.bind(call.args, call.kwargs)
         handle: Handle[Any] = Handle(
-            self._desk.cancel,
+            self._desk.ties,
             args=call.args,
             kwargs=call.kwargs,
             returns=function.returns,
@@ -127,7 +141,8 @@ class Submitter:
         return Prepared(self._template(function).envelope(arguments), checked_key(call.key), handle)
 
     def _prepared_work(self, work: Work, key: str = "") -> Prepared:
-        handle: Handle[Any] = Handle(self._desk.cancel, lost=self._desk.options.lost)
+        desk = self._desk
+        handle: Handle[Any] = Handle(desk.ties, lost=desk.options.lost)
         return Prepared(envelope_text(work, self._said, self._scope), key, handle)
 
     def _template(self, function: Function) -> CallTemplate:

@@ -2,40 +2,73 @@
 
 A result is accepted by one guarded write that matches task, digest, worker, attempt, fence, nonce, world and run under
 an ACTIVE lease; everything else is a rejection with a reason, recorded with the result as evidence. A result that was
-accepted before is answered `duplicate` and changes nothing.
+accepted before is answered `duplicate` and changes nothing. A result with files is settled only after the porter has
+read them (`outputs`), by the same guarded write.
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from tenure.clock import sortable_id
-from tenure.coordinator import directives, leases
+from tenure.coordinator import directives, leases, promotion
+from tenure.coordinator.errands import Artifact, ResultCheck, place_of
 from tenure.protocol.client_messages import Done
 from tenure.protocol.control_messages import Judged, Reason, Verdict
 from tenure.protocol.envelope import open_envelope
 from tenure.protocol.states import LeaseState, TaskState
-from tenure.protocol.worker_messages import NEVER_RETRIED, Binding, Failure, Finished
+from tenure.protocol.worker_messages import NEVER_RETRIED, Binding, Failure, FailureKind, Finished, Outcome
 
 if TYPE_CHECKING:
     from tenure.coordinator.fleet import WorkerView
     from tenure.coordinator.live import LiveLease
     from tenure.coordinator.store.database import Row
     from tenure.coordinator.turn import Turn
+    from tenure.protocol.artifact import Bundle
 
 
 def finish(turn: Turn, worker: WorkerView, report: Finished) -> None:
-    """Judge one result, apply it if it is accepted, and tell the worker its verdict."""
+    """Judge one result, apply it if it is accepted, and tell the worker its verdict.
+
+    A result with files that would be accepted now is judged when they have been read; told again meanwhile, it starts
+    nothing twice.
+    """
     binding = report.binding
     lease = turn.leases.get(binding.task_id)
-    if lease is not None and lease.start == "claimed" and may_bind(lease, worker, binding):
+    if lease is not None and lease.start == "claimed" and may_bind(turn, lease, worker, binding):
         leases.bind(turn, lease, binding, worker.worker_id, after_beat=worker.beat)
+    if report.outputs is not None and report.outcome.failure is None and _may_complete(turn, worker, report):
+        if turn.curator.ready:
+            _check(turn, worker, report, report.outputs)
+            return
+        report = _without_store(report)
+    settle(turn, worker, report)
+
+
+def settle(turn: Turn, worker: WorkerView, report: Finished, *, verified: Bundle | None = None) -> None:
+    """Accept a result or refuse it, and tell the worker; `verified` are the files that the porter has read."""
+    binding = report.binding
+    lease = turn.leases.get(binding.task_id)
     if lease is None or lease.fence != binding.fence or not _complete(turn, worker, report):
         _refuse(turn, worker, report)
         return
+    lease.printed = report.printed
     leases.forget(turn, lease)
-    _conclude(turn, lease, worker, report)
+    _conclude(turn, lease, worker, report, verified)
     judge(turn, worker, binding, Verdict.ACCEPTED)
+
+
+def holds(lease: LiveLease, worker: WorkerView, binding: Binding) -> bool:
+    """Whether this lease is bound to this executor."""
+    return (
+        lease.state is LeaseState.ACTIVE
+        and lease.worker_id == worker.worker_id
+        and lease.nonce == binding.nonce
+        and lease.fence == binding.fence
+        and lease.digest == binding.digest
+        and lease.attempt == binding.attempt
+    )
 
 
 def judge(turn: Turn, worker: WorkerView, binding: Binding, verdict: Verdict, reason: Reason | None = None) -> None:
@@ -60,7 +93,7 @@ def why_not(turn: Turn, worker_id: str, binding: Binding, scope: tuple[str, str]
     identity = _wrong_identity(turn, task, lease, binding, scope)
     if identity is not None:
         return identity
-    return _wrong_holder(lease, worker_id, binding) or _wrong_state(turn, task, lease, binding)
+    return _wrong_holder(turn, lease, worker_id, binding) or _wrong_state(turn, task, lease, binding)
 
 
 def _wrong_identity(
@@ -77,9 +110,11 @@ def _wrong_identity(
     return None
 
 
-def _wrong_holder(lease: Row, worker_id: str, binding: Binding) -> Reason | None:
+def _wrong_holder(turn: Turn, lease: Row, worker_id: str, binding: Binding) -> Reason | None:
     if lease[4] and lease[4] != worker_id:
-        return Reason.WRONG_WORKER
+        worker = turn.fleet.get(worker_id)
+        is_sibling = worker is not None and worker.executor_of and worker.executor_of == lease[8]
+        return Reason.SECOND_EXECUTOR if is_sibling else Reason.WRONG_WORKER
     if lease[5] and lease[5] != binding.nonce:
         return Reason.SECOND_EXECUTOR
     return None
@@ -103,38 +138,65 @@ def _wrong_state(turn: Turn, task: Row, lease: Row, binding: Binding) -> Reason 
     return by_state[state]
 
 
-def may_bind(lease: LiveLease, worker: WorkerView, binding: Binding) -> bool:
+def is_for(turn: Turn, lease: LiveLease, worker: WorkerView) -> bool:
+    """Whether an offer is for this worker: what is for a parent is for its executors, and for nobody's for none."""
+    if not worker.executor_of:
+        return lease.directed_to in {"", worker.worker_id}
+    return turn.fleet.parent(worker) is not None and lease.directed_to in {"", worker.executor_of}
+
+
+def may_bind(turn: Turn, lease: LiveLease, worker: WorkerView, binding: Binding) -> bool:
     """Whether this offer is open to this worker under this binding."""
     return (
         lease.state is LeaseState.OFFERED
         and lease.fence == binding.fence
         and lease.digest == binding.digest
         and lease.attempt == binding.attempt
-        and lease.directed_to in {"", worker.worker_id}
+        and is_for(turn, lease, worker)
         and lease.capability in worker.capabilities
     )
 
 
-def _complete(turn: Turn, worker: WorkerView, report: Finished) -> bool:
+def is_offered_to(turn: Turn, lease: LiveLease, worker: WorkerView, binding: Binding) -> bool:
+    """Whether the worker may have the offer in hand: nobody else's heartbeat lists it."""
+    return may_bind(turn, lease, worker, binding) and lease.holder in {"", worker.worker_id, worker.executor_of}
+
+
+def _guard(worker: WorkerView, report: Finished) -> dict[str, object]:
     binding = report.binding
-    changed = turn.store.run(
-        "complete_lease",
-        {
-            "now_ms": turn.now_ms,
-            "task_id": binding.task_id,
-            "fence": binding.fence,
-            "attempt": binding.attempt,
-            "digest": binding.digest,
-            "worker_id": worker.worker_id,
-            "nonce": binding.nonce,
-            "world": report.scope.world,
-            "run": report.scope.run,
-        },
-    )
-    return changed == 1
+    return {
+        "task_id": binding.task_id,
+        "fence": binding.fence,
+        "attempt": binding.attempt,
+        "digest": binding.digest,
+        "worker_id": worker.worker_id,
+        "nonce": binding.nonce,
+        "world": report.scope.world,
+        "run": report.scope.run,
+    }
 
 
-def _conclude(turn: Turn, lease: LiveLease, worker: WorkerView, report: Finished) -> None:
+def _may_complete(turn: Turn, worker: WorkerView, report: Finished) -> bool:
+    return bool(turn.store.records("may_complete", _guard(worker, report)))
+
+
+def _complete(turn: Turn, worker: WorkerView, report: Finished) -> bool:
+    return turn.store.run("complete_lease", _guard(worker, report) | {"now_ms": turn.now_ms}) == 1
+
+
+def _check(turn: Turn, worker: WorkerView, report: Finished, bundle: Bundle) -> None:
+    errand = ResultCheck(worker.worker_id, report, bundle)
+    if not turn.curator.waits(errand.key, turn.elapsed_ms):
+        turn.ask_porter(errand)
+
+
+def _without_store(report: Finished) -> Finished:
+    message = "it has outputs, and the coordinator was started without a store for them"
+    failure = Failure(kind=FailureKind.OUTPUTS_NOT_STORED, message=message)
+    return report.model_copy(update={"outcome": Outcome(failure=failure), "outputs": None})
+
+
+def _conclude(turn: Turn, lease: LiveLease, worker: WorkerView, report: Finished, verified: Bundle | None) -> None:
     failure = report.outcome.failure
     task = turn.store.row("task", (lease.task_id,))
     if task is None:
@@ -147,20 +209,11 @@ def _conclude(turn: Turn, lease: LiveLease, worker: WorkerView, report: Finished
             directives.after_failure(turn, lease, failure.kind, retry, task[8])
             return
     state = _end_task(turn, lease, task[1], failure)
-    turn.store.run(
-        "insert_result",
-        (
-            lease.task_id,
-            lease.fence,
-            lease.attempt,
-            worker.worker_id,
-            report.binding.nonce,
-            report.outcome.value if failure is None else None,
-            None if failure is None else failure.model_dump_json(),
-            report.duration_ms,
-            turn.now_ms,
-        ),
-    )
+    insert_result(turn, report, worker.worker_id, lease.fence, verified)
+    if verified is not None:
+        _promote(turn, report.binding, verified)
+    elif report.outputs is not None:
+        promotion.discard(turn, place_of(report.binding))
     turn.tell(
         watcher,
         Done(
@@ -170,8 +223,44 @@ def _conclude(turn: Turn, lease: LiveLease, worker: WorkerView, report: Finished
             fence=lease.fence,
             value=report.outcome.value,
             failure=failure,
+            outputs=verified,
         ),
     )
+
+
+def insert_result(turn: Turn, report: Finished, worker_id: str, fence: int, outputs: Bundle | None) -> None:
+    """Write down an accepted result; `outputs` are files that were read, and nothing that was only told."""
+    outcome = report.outcome
+    turn.store.run(
+        "insert_result",
+        (
+            report.binding.task_id,
+            fence,
+            report.binding.attempt,
+            worker_id,
+            report.binding.nonce,
+            outcome.value,
+            None if outcome.failure is None else outcome.failure.model_dump_json(),
+            report.duration_ms,
+            turn.now_ms,
+            None if outputs is None else outputs.model_dump_json(),
+            json.dumps(report.notes) if report.notes else "[]",
+        ),
+    )
+
+
+def _promote(turn: Turn, binding: Binding, bundle: Bundle) -> None:
+    artifact = Artifact(
+        task_id=binding.task_id,
+        fence=binding.fence,
+        attempt=binding.attempt,
+        kind="outputs",
+        ordinal=0,
+        name="",
+        bundle=bundle,
+        place=place_of(binding),
+    )
+    promotion.record(turn, artifact)
 
 
 def _end_task(turn: Turn, lease: LiveLease, before: str, failure: Failure | None) -> TaskState:
@@ -204,6 +293,7 @@ def _refuse(turn: Turn, worker: WorkerView, report: Finished) -> None:
 def quarantine(turn: Turn, site: str, worker_id: str, report: Finished, reason: Reason) -> None:
     """Keep a rejected result as evidence; the same one a second time adds nothing."""
     binding = report.binding
+    outputs = report.outputs if report.outcome.failure is None else None
     added = turn.store.run(
         "quarantine_report",
         (
@@ -216,6 +306,7 @@ def quarantine(turn: Turn, site: str, worker_id: str, report: Finished, reason: 
             binding.nonce,
             reason,
             report.model_dump_json(),
+            None if outputs is None else outputs.model_dump_json(),
             turn.now_ms,
         ),
     )

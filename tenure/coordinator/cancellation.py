@@ -54,10 +54,10 @@ def _over(turn: Turn, task_id: str, watcher: str, before: TaskState, proof: str)
 
 def _stop(turn: Turn, lease: LiveLease) -> None:
     lease.stopping = True
-    worker_id = lease.worker_id or lease.holder or lease.directed_to
-    if worker_id:
-        stop = Stop(task_id=lease.task_id, fence=lease.fence, reason=StopReason.CANCELLED)
-        turn.out.order(worker_id, stop)
+    stop = Stop(task_id=lease.task_id, fence=lease.fence, reason=StopReason.CANCELLED)
+    for worker_id in (lease.worker_id or lease.holder or lease.directed_to, lease.parent):
+        if worker_id:
+            turn.out.order(worker_id, stop)
 
 
 def _deny_pending(turn: Turn, task_id: str, by: str) -> None:

@@ -9,10 +9,23 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 from tenure.broker.incarnation import Incarnation, compare, require_safe
-from tenure.coordinator import heartbeats, leases, recovery, registry, reports, requests, scheduler, sweeper
+from tenure.coordinator import (
+    collection,
+    consequences,
+    heartbeats,
+    leases,
+    recovery,
+    registry,
+    reports,
+    requests,
+    scheduler,
+    sweeper,
+)
+from tenure.coordinator.curator import Curator
 from tenure.coordinator.turn import Memory, Outgoing, Turn
 from tenure.coordinator.wire import Wire
 from tenure.errors import BrokerFull, BrokerUnreachable, StoreError, StreamMissing, UsageError
@@ -21,10 +34,12 @@ from tenure.protocol.message import decode
 from tenure.protocol.worker_messages import REPORT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from tenure.artifacts.base import Porter
     from tenure.broker.base import BrokerState, CoordinatorBroker, Delivery
     from tenure.clock import Clock, Entropy
+    from tenure.coordinator.curator import End
     from tenure.coordinator.fleet import WorkerView
     from tenure.coordinator.live import LiveLease
     from tenure.coordinator.options import CoordinatorOptions
@@ -41,6 +56,9 @@ _SEEN_EVERY_MS: Final = 30_000
 _ENSURE_EVERY_MS: Final = 5_000
 """A group that somebody destroyed is missed by nobody but the workers, who may not make it."""
 
+_BUSY_BLOCK_MS: Final = 20
+"""While the porter is at work, its ends are looked for this often."""
+
 _REFUSED: Final = (sqlite3.IntegrityError, OverflowError)
 """What the database answers to an entry that breaks a rule of it, or holds a number that it cannot hold."""
 
@@ -49,7 +67,7 @@ News = list[tuple["WorkerView", "Heartbeat"]]
 
 @final
 class Coordinator:
-    """One coordinator over one database and one broker. Use from one thread."""
+    """One coordinator over one database and one broker, with a porter if there is a store. Use from one thread."""
 
     def __init__(
         self,
@@ -59,6 +77,7 @@ class Coordinator:
         broker: CoordinatorBroker,
         clock: Clock,
         entropy: Entropy,
+        porter: Porter | None = None,
     ) -> None:
         self._options = options
         self._store = store
@@ -68,9 +87,12 @@ class Coordinator:
         self._world, self._sites = recovery.open_world(store, options.namespace, clock.now_ms())
         self._wire = Wire(broker, self._sites)
         self._offers = sweeper.UnclaimedOffers(broker, options.unclaimed_ms)
+        self._curator = Curator(porter, options.artifacts)
+        self._began_ms = clock.now_ms()
         self._wall_ahead_ms = clock.now_ms() - clock.elapsed_ms()
         self._memory = self._load()
         self._blind = True
+        self._is_full = False
         self._broker_known: BrokerState | None = None
         self._looked_ms = clock.elapsed_ms()
         self._seen_ms = self._looked_ms
@@ -106,7 +128,9 @@ class Coordinator:
         if look and not self._wire.unpublished():  # what waits for room on the broker is unclaimed for that reason
             due = self._offers.examine(list(self._memory.leases), self._clock.elapsed_ms())
         turn = self._new_turn()
-        if not received and news is None and not scheduler.wanted(turn):
+        ends = self._curator.listen()
+        idle = not received and news is None and not ends and self._curator.gathering is None
+        if idle and not scheduler.wanted(turn):
             return
         try:
             with self._store.transaction():
@@ -116,13 +140,31 @@ class Coordinator:
                 if news is not None:
                     self._apply_news(turn, news)
                     self._offers.settle(turn, due)
+                self._curate(turn, ends, look=news is not None)
                 scheduler.schedule(turn)
         except _REFUSED:
             LOG.exception("a turn was refused by the database; its entries are taken one by one")
             self._memory = self._load()
-            self._one_by_one(received)
+            self._one_by_one(received, ends)
             return
+        self._settle_ends(turn, ends)
         self._talk(turn, received, news or [])
+
+    def _curate(self, turn: Turn, ends: Sequence[End], *, look: bool) -> None:
+        """Take up what the porter has ended, and what is due of its work."""
+        for end in ends:
+            consequences.follow(turn, end)
+        if look or ends:
+            consequences.look(turn, self._options.quarantine_retention_ms, self._began_ms)
+        collection.go_on(turn)
+
+    def _settle_ends(self, turn: Turn, ends: Sequence[End]) -> None:
+        """After the commit: what was taken up is over, and what was decided begins."""
+        self._curator.settle(ends)
+        if turn.out.gathered:
+            self._curator.gathering = None
+        self._curator.gathering = turn.out.gathering or self._curator.gathering
+        self._curator.begin(turn.out.errands)
 
     def _take(self, turn: Turn, delivery: Delivery) -> None:
         try:
@@ -136,21 +178,31 @@ class Coordinator:
                 turn.record("malformed", f"An entry on {where} was dropped: {error.message}")
                 LOG.warning("an entry on %s was dropped: %s", where, error.message)
 
-    def _one_by_one(self, received: Sequence[Delivery]) -> None:
-        """Some entry breaks a rule of the store: find it, record it, and let the others through."""
+    def _one_by_one(self, received: Sequence[Delivery], ends: Sequence[End]) -> None:
+        """Some entry or end breaks a rule of the store: find it, record it, and let the others through."""
         for delivery in received:
-            turn = self._new_turn()
-            try:
-                with self._store.transaction():
-                    scheduler.follow_clock(turn)
-                    self._take(turn, delivery)
-            except _REFUSED as error:
-                LOG.exception("an entry was refused by the database")
-                self._memory = self._load()
-                turn = self._new_turn()
-                with self._store.transaction():
-                    turn.record("refused", f"An entry on {delivery.source or 'rpc'} was refused by the store: {error}")
+            turn = self._alone(partial(self._take, delivery=delivery), f"An entry on {delivery.source or 'rpc'}")
+            self._settle_ends(turn, ())
             self._talk(turn, [delivery], [])
+        for end in ends:
+            turn = self._alone(partial(consequences.follow, end=end), f"What follows from a {end[0].key[0]} job")
+            self._settle_ends(turn, [end])
+            self._talk(turn, (), [])
+
+    def _alone(self, act: Callable[[Turn], None], what: str) -> Turn:
+        """One thing in a transaction of its own; when the store refuses it, that is recorded instead."""
+        turn = self._new_turn()
+        try:
+            with self._store.transaction():
+                scheduler.follow_clock(turn)
+                act(turn)
+        except _REFUSED as error:
+            LOG.exception("%s was refused by the database", what)
+            self._memory = self._load()
+            turn = self._new_turn()
+            with self._store.transaction():
+                turn.record("refused", f"{what} was refused by the store: {error}")
+        return turn
 
     def _talk(self, turn: Turn, received: Sequence[Delivery], news: News) -> None:
         self._wall_ahead_ms = self._memory.wall_ahead_ms
@@ -160,7 +212,7 @@ class Coordinator:
         self._wire.ensure(turn.out.streams)
         self._wire.publish()
         self._wire.post(turn.out.mailings(), echoes, echo_ttl_ms)
-        self._wire.settle(received)
+        self._wire.settle(received, turn.out.departed)
 
     def _look_due(self) -> bool:
         ttl_ms = self._memory.leases.smallest_ttl_ms(8_000)
@@ -178,7 +230,24 @@ class Coordinator:
             self._check_streams()
         raws = self._broker.heartbeats([(worker.site, worker.worker_id) for worker in workers])
         self._looked_ms = elapsed_ms
+        self._try_to_write(elapsed_ms)
         return heartbeats.read(workers, raws)
+
+    def _try_to_write(self, elapsed_ms: int) -> None:
+        """Before anyone can be given up for silence, see whether the broker would have taken a heartbeat.
+
+        One that can be read and refuses writes proves nothing, like one that is away: every lease gets a full term. It
+        costs nothing, for nobody could be offered the work meanwhile.
+        """
+        worker = next(iter(self._memory.fleet), None)
+        if worker is None or not (self._is_full or self._memory.leases.have_silent(elapsed_ms)):
+            return
+        taken = self._wire.post([], {worker.worker_id: heartbeats.echo(self.epoch, worker)}, worker.ttl_ms * 2)
+        if not taken:
+            recovery.full_term(self._memory, elapsed_ms)
+            if not self._is_full:
+                LOG.warning("the broker refuses writes, so that workers cannot be heard: nobody is given up meanwhile")
+        self._is_full = not taken
 
     def _check_streams(self) -> None:
         """Make streams and groups again that are gone; when all data is gone, making them may not hide that."""
@@ -206,6 +275,7 @@ class Coordinator:
         recovery.full_term(self._memory, turn.elapsed_ms)
         self._broker_known = recovery.take_stock(turn, self._broker, self._wire, state)
         self._looked_ms = turn.elapsed_ms
+        self._curator.restore()
         self._wire.publish()
         self._blind = False
         while received := self._broker.unsettled(sites=self._sites, limit=self._options.batch_limit):
@@ -227,6 +297,8 @@ class Coordinator:
         memory = Memory(
             fleet=registry.load(self._store, elapsed_ms),
             leases=leases.load(self._store, elapsed_ms),
+            curator=self._curator,
+            retention_ms=self._options.quarantine_retention_ms,
             heard_until_ms=elapsed_ms,
             wall_ahead_ms=self._wall_ahead_ms,
         )
@@ -236,6 +308,8 @@ class Coordinator:
 
     def _block_ms(self, wanted_ms: int | None) -> int:
         limit_ms = self._options.idle_block_ms if wanted_ms is None else wanted_ms
+        if self._curator.busy():
+            limit_ms = min(limit_ms, _BUSY_BLOCK_MS)
         due_ms = self._memory.next_due_ms
         if due_ms > 0:
             limit_ms = min(limit_ms, max(1, due_ms - self._clock.now_ms()))

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 from tenure.clock import sortable_id
+from tenure.coordinator import leases
 from tenure.errors import DirectiveDecided, UnknownDirective
 from tenure.protocol.client_messages import Done
 from tenure.protocol.envelope import Retry, open_envelope
-from tenure.protocol.states import DirectiveState, TaskState
+from tenure.protocol.states import DirectiveState, LeaseState, TaskState
+from tenure.protocol.worker_messages import Cause
 
 if TYPE_CHECKING:
     from tenure.coordinator.live import LiveLease
@@ -47,9 +49,9 @@ def after_loss(turn: Turn, lease: LiveLease, loss: Loss) -> None:
     directive_id = _record(
         turn, lease, loss, backoff_ms=backoff_ms(retry, lost_count) if allowed else 0, held=not allowed
     )
-    turn.record(
-        "lost", f"Attempt {lease.attempt} (fence {lease.fence}) was lost: {loss.detail}.", task_id=lease.task_id
-    )
+    far = f"; it was {lease.progress}" if lease.progress is not None else ""
+    text = f"Attempt {lease.attempt} (fence {lease.fence}) was lost: {loss.detail}{far}."
+    turn.record("lost", text, task_id=lease.task_id)
     if allowed:
         _approve(turn, directive_id, POLICY, f"lost attempt {lost_count + 1} of {retry.lost} that may be repeated")
         again(turn, lease, capability, (1, 0), backoff_ms(retry, lost_count))
@@ -97,6 +99,21 @@ def decide(turn: Turn, wanted: str, *, approve: bool, by: str, note: str) -> str
 def deny(turn: Turn, directive_id: str, by: str, note: str) -> None:
     """PENDING to DENIED."""
     turn.store.run("decide_directive", (DirectiveState.DENIED, turn.now_ms, by, note, directive_id))
+
+
+def give_back(turn: Turn, lease: LiveLease, *, cause: Cause = Cause.UNSTARTED, wait_ms: int = 0) -> None:
+    """A provably unstarted assignment: RELEASED, and the same attempt is offered again under a new fence."""
+    task = turn.store.row("task", (lease.task_id,))
+    lease.printed = False
+    leases.end(turn, lease, LeaseState.RELEASED, cause)
+    if task is None:
+        return
+    if task[1] == TaskState.CANCELLING:
+        cancelled(turn, lease.task_id, task[9], "it was given back before it started")
+        return
+    not_before_ms = turn.now_ms + wait_ms if wait_ms else 0
+    turn.store.run("task_given_back", (not_before_ms, lease.task_id))
+    ready(turn, lease.capability, not_before_ms)
 
 
 def cancelled(turn: Turn, task_id: str, watcher: str, proof: str) -> None:

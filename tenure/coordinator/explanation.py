@@ -5,20 +5,36 @@ Each line is `{"at_ms", "kind", "text"}`; `text` is a sentence that is shown as 
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Final
 
 from tenure.errors import UnknownTask
+from tenure.protocol.artifact import Bundle
 from tenure.protocol.envelope import CallWork, Envelope, open_envelope
+from tenure.protocol.sizes import size_text
 from tenure.protocol.states import TERMINAL_TASK_STATES, LeaseState, TaskState
 from tenure.protocol.worker_messages import Failure
 
 if TYPE_CHECKING:
+    from tenure.coordinator.live import LiveLease
     from tenure.coordinator.store.database import Row
     from tenure.coordinator.turn import Turn
 
 Line = dict[str, Any]
 
-_ORDER: Final = ("submitted", "expired", "released", "lost", "failed_attempt", "directive", "offered", "bound")
+_MOST_NAMED: Final = 8
+
+_ORDER: Final = (
+    "submitted",
+    "expired",
+    "released",
+    "lost",
+    "failed_attempt",
+    "directive",
+    "offered",
+    "from_checkpoint",
+    "bound",
+)
 """Which of two lines of the same millisecond comes first; kinds that are not listed come last."""
 
 
@@ -36,6 +52,7 @@ def explain(turn: Turn, task_id: str) -> list[Line]:
     story.extend(_line(at_ms, kind, text) for at_ms, kind, text in turn.store.rows("story_events", (task_id,)))
     if task[15] is not None:
         story.append(_ended(task))
+        story.extend(_line(task[15], "note", f"{note.rstrip('.')}.") for note in json.loads(task[17]))
     story.sort(
         key=lambda line: (int(line["at_ms"]), _ORDER.index(line["kind"]) if line["kind"] in _ORDER else len(_ORDER))
     )
@@ -54,15 +71,26 @@ def _submitted(task: Row, envelope: Envelope) -> Line:
     budget = f"{retry.lost} lost and {retry.failed} failed attempts may be repeated without asking"
     if not retry.lost and not retry.failed:
         budget = "nothing is repeated without asking"
-    return _line(task[5], "submitted", f"Submitted{who}: {what}; capability {task[2]}, run {task[3]}; {budget}.")
+    text = f"Submitted{who}: {what}; capability {task[2]}, run {task[3]}; {budget}."
+    return _line(task[5], "submitted", text + _given(envelope))
+
+
+def _given(envelope: Envelope) -> str:
+    """What the task is given to work with, as a sentence; "" when that is nothing."""
+    given = [f"{each.path} ({size_text(each.content.size)})" for each in envelope.inputs[:_MOST_NAMED]]
+    if len(envelope.inputs) > _MOST_NAMED:
+        given.append(f"{len(envelope.inputs) - _MOST_NAMED} more inputs")
+    given += [f"the secret {name}" for name in envelope.secrets]
+    return f" It is given {', '.join(given)}." if given else ""
 
 
 def _lease(lease: Row) -> list[Line]:
-    fence, attempt, state, worker_id, cause, offered_ms, bound_ms, ended_ms, directed_to = lease
+    fence, attempt, state, worker_id, cause, offered_ms, bound_ms, ended_ms, directed_to, parent = lease
     where = f" to {directed_to}" if directed_to else ""
     lines = [_line(offered_ms, "offered", f"Attempt {attempt} was offered{where} under fence {fence}.")]
     if bound_ms is not None:
         who = worker_id or "A worker that was not heard"
+        who = f"{who}, started for {parent}," if parent else who
         lines.append(_line(bound_ms, "bound", f"{who} got the lease on attempt {attempt} (fence {fence})."))
     if ended_ms is not None and state == LeaseState.RELEASED:
         lines.append(_line(ended_ms, "released", f"The lease under fence {fence} was released: {cause}."))
@@ -88,9 +116,14 @@ def _directive(directive: Row) -> list[Line]:
 def _ended(task: Row) -> Line:
     _, state, *_rest = task
     attempt, worker_id, _, failure, duration_ms, accepted_ms = task[10:16]
-    text = f"The result of attempt {attempt} from {worker_id} was accepted after {duration_ms / 1000:.2f} s: {state}."
+    text = f"The result of attempt {attempt} from {worker_id} was accepted after {duration_ms / 1000:.2f} s: {state}"
     if failure is not None:
-        text = f"{text} {Failure.model_validate_json(failure).message}"
+        failed = Failure.model_validate_json(failure)
+        text = f"{text} ({failed.kind}): {failed.message}"
+    text += "."
+    if task[16] is not None:
+        bundle = Bundle.model_validate_json(task[16])
+        text = f"{text} It left {bundle.files} {'file' if bundle.files == 1 else 'files'} ({size_text(bundle.size)})."
     return _line(accepted_ms, "accepted", text)
 
 
@@ -104,21 +137,30 @@ def _next(turn: Turn, task: Row, envelope: Envelope) -> Line:
     elif state is TaskState.CANCELLING:
         text = "It is CANCELLING (unconfirmed): the worker has not proved its end, and the lease is not over yet."
     elif state in {TaskState.OFFERED, TaskState.RUNNING}:
-        known = turn.memory.progress.get(task_id)
-        far = f", {known[1] / 10_000:.0f} % done {known[2]}".rstrip() if known else ""
+        lease = turn.leases.get(task_id)
+        far = f", {lease.progress}" if lease is not None and lease.progress is not None else ""
         text = f"It is {state}{far}."
+        if turn.curator.knows(("result", task_id, *_executor(lease))):
+            text = f"It is {state}: it has ended, and its files are being checked before its result is accepted."
     elif state in TERMINAL_TASK_STATES:
         text = f"It is {state}, which is final."
     return _line(turn.now_ms, "now", text)
 
 
+def _executor(lease: LiveLease | None) -> tuple[int, str]:
+    return (lease.fence, lease.nonce) if lease is not None else (0, "")
+
+
 def why_waiting(turn: Turn, task: Row, envelope: Envelope) -> str:
     """Why a queued task has not been offered yet, in a few words."""
     not_before_ms = task[7]
+    short = "" if envelope.requirements.directed else turn.fleet.lacks_time(envelope.capability, envelope.timeout_ms)
+    if short:
+        return short  # and it is looked at again and again, which is no delay that anybody has asked for
     if not_before_ms > turn.now_ms:
         return f"it may not start for another {(not_before_ms - turn.now_ms) / 1000:.1f} s"
     if envelope.requirements.directed:
-        worker, reasons = turn.fleet.choose(envelope.capability, envelope.requirements)
+        worker, reasons = turn.fleet.choose(envelope.capability, envelope.requirements, envelope.timeout_ms)
         return reasons if worker is None else f"{worker.worker_id} can take it and will be given it next"
     if envelope.capability not in turn.fleet.capabilities():
         return f"no active worker offers capability {envelope.capability!r}"

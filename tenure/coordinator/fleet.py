@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, final
 
+from tenure.protocol.durations import duration_text
 from tenure.protocol.states import WorkerState
 
 if TYPE_CHECKING:
@@ -34,32 +35,53 @@ class WorkerView:
     seen_ms: int
     heard_ms: int = -1
     by_hand: bool = False
+    executor_of: str = ""
+    """The worker whose launcher started it for one assignment; "" for all that take assignments themselves."""
     window: int = 0
     beat: int = -1
     """Sequence number of the newest heartbeat seen; -1 before the first."""
+    first_fence: int = 0
+    """The newest fence when its present agent said hello, if there was another before it, else 0: that this agent does
+    not hold what was offered up to then says nothing, for an earlier one may have started it."""
     bound: int = 0
-    """Live leases bound or directed to it."""
+    """Live leases bound or directed to it, or bound to an executor of its."""
     reserved: dict[str, int] = field(default_factory=dict[str, int])
     """Resources that its live directed leases use."""
+    remaining_ms: int | None = None
+    """For how long a task may still run there, as it has said last; None: it has no end of its own."""
+
+    @property
+    def takes(self) -> bool:
+        """Whether it takes assignments from its capabilities' streams."""
+        return not self.by_hand and not self.executor_of
 
     def free(self) -> int:
         """How many more assignments it wants."""
         return max(0, self.window - self.bound) if self.state is WorkerState.ACTIVE else 0
 
-    def why_not(self, capability: str, needs: Requirements) -> str:
+    def why_not(self, capability: str, needs: Requirements, timeout_ms: int | None = None) -> str:
         """Why it may not be given a task now; "" when it may.
 
-        Deterministic: ACTIVE, capability, name, labels, resources, free slot, in this order.
+        Deterministic: ACTIVE, capability, name, labels, time, resources, free slot, in this order.
         """
+        if self.executor_of:
+            return f"{self.worker_id} was started by {self.executor_of} for one task, and takes no other"
         if self.state is not WorkerState.ACTIVE:
             return f"{self.worker_id} is {self.state}"
         if capability not in self.capabilities:
             return f"{self.worker_id} does not offer {capability}"
         if needs.worker not in {None, self.worker_id}:
             return f"the task is for {needs.worker}"
-        if missing := [f"{key}={value}" for key, value in needs.labels if (key, value) not in self.labels]:
-            return f"{self.worker_id} lacks label {', '.join(missing)}"
-        return self._no_room(needs)
+        if missing := [label for label in needs.labels if label not in self.labels]:
+            return f"{self.worker_id} {', '.join(map(_lack, missing))}"
+        return self.lacks_time(timeout_ms) or self._no_room(needs)
+
+    def lacks_time(self, timeout_ms: int | None) -> str:
+        """Why a task that may run for that long is not for it; "" when it has the time, or the task has no limit."""
+        if self.remaining_ms is None or timeout_ms is None or timeout_ms <= self.remaining_ms:
+            return ""
+        left, needed = duration_text(self.remaining_ms), duration_text(timeout_ms)
+        return f"{self.worker_id} has {left} left, the task may run {needed}"
 
     def _no_room(self, needs: Requirements) -> str:
         for name, amount in needs.resources:
@@ -72,6 +94,13 @@ class WorkerView:
         """Take (`sign` 1) or give back (-1) the resources that a directed lease uses."""
         for name, amount in needs.resources:
             self.reserved[name] = self.reserved.get(name, 0) + sign * amount
+
+
+def _lack(label: tuple[str, str]) -> str:
+    """What a worker without this label does not have, in the words of the one who asked for it."""
+    key, value = label
+    kind, _, name = key.partition(":")
+    return f"has no secret {name}" if kind == "secret" else f"lacks label {key}={value}"
 
 
 @final
@@ -97,27 +126,53 @@ class Fleet:
         """Forget a worker that has gone OFFLINE."""
         self._workers.pop(worker_id, None)
 
+    def parent(self, worker: WorkerView) -> WorkerView | None:
+        """The worker that started this executor, if it is known at the executor's site; None for all others."""
+        parent = self.get(worker.executor_of)
+        return parent if parent is not None and parent.site == worker.site and not parent.executor_of else None
+
     def capabilities(self) -> frozenset[str]:
         """Everything that some ACTIVE worker offers."""
         return frozenset(
             name
             for worker in self._workers.values()
-            if worker.state is WorkerState.ACTIVE
+            if worker.state is WorkerState.ACTIVE and not worker.executor_of
             for name in worker.capabilities
         )
 
     def free(self, capability: str) -> int:
         """How many more assignments the ACTIVE workers of a capability want in hand, together.
 
-        Workers that were registered by hand read no capability's stream.
+        Executors read no stream, and workers that were registered by hand no capability's.
         """
         return sum(
-            worker.free()
-            for worker in self._workers.values()
-            if capability in worker.capabilities and not worker.by_hand
+            worker.free() for worker in self._workers.values() if capability in worker.capabilities and worker.takes
         )
 
-    def choose(self, capability: str, needs: Requirements) -> tuple[WorkerView | None, str]:
+    def ends_early(self, capability: str) -> bool:
+        """Whether some worker of that capability has an end of its own."""
+        return any(
+            worker.remaining_ms is not None and capability in worker.capabilities for worker in self._workers.values()
+        )
+
+    def lacks_time(self, capability: str, timeout_ms: int | None) -> str:
+        """Why no worker of that capability can run a task for so long; "" when one can, or when there is none."""
+        if timeout_ms is None:
+            return ""
+        reasons = [worker.lacks_time(timeout_ms) for worker in self._offering(capability)]
+        return "; ".join(reasons[:3]) if all(reasons) else ""
+
+    def _offering(self, capability: str) -> list[WorkerView]:
+        """The ACTIVE workers that read the capability's stream."""
+        return [
+            worker
+            for worker in self
+            if worker.state is WorkerState.ACTIVE and capability in worker.capabilities and worker.takes
+        ]
+
+    def choose(
+        self, capability: str, needs: Requirements, timeout_ms: int | None = None
+    ) -> tuple[WorkerView | None, str]:
         """The eligible worker with most room (ties: lowest id), or None and why no worker is eligible.
 
         A worker that was registered by hand is eligible only where it is named.
@@ -125,7 +180,9 @@ class Fleet:
         reasons: list[str] = []
         best: WorkerView | None = None
         for worker in self:
-            reason = worker.why_not(capability, needs)
+            if worker.executor_of:
+                continue
+            reason = worker.why_not(capability, needs, timeout_ms)
             if not reason and worker.by_hand and needs.worker is None:
                 reason = f"{worker.worker_id} was registered by hand and takes only what it is assigned"
             if reason:

@@ -2,8 +2,9 @@
 
 A heartbeat whose sequence number was seen before renews nothing. A lease that is listed is renewed; an ACTIVE lease
 that is missing from a heartbeat written after its claim is lost at once, for the worker itself says that it does not
-hold it. A lease whose end its worker could not prove is not renewed any more: it is listed until a verdict comes, and
-none comes before it has run out.
+hold it. A parent renews the offer that it has launched an executor for, and never the executor's lease.
+A lease whose end its worker could not prove is not renewed any more: it is listed until a verdict comes, and none comes
+before it has run out.
 All of this is memory; the store is written only when something changes state.
 """
 
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tenure.coordinator import directives, leases, registry
+from tenure.coordinator import acceptance, directives, leases, registry
 from tenure.errors import UsageError
 from tenure.protocol.control_messages import Drain, Registered, SayHello, Stop, StopReason
 from tenure.protocol.message import decode
@@ -52,6 +53,7 @@ def apply(turn: Turn, worker: WorkerView, beat: Heartbeat) -> None:
         turn.out.order(worker.worker_id, Registered(generation=worker.generation))
         return
     worker.beat, worker.seen_ms, worker.heard_ms = beat.sequence, turn.elapsed_ms, turn.elapsed_ms
+    worker.remaining_ms = beat.remaining_ms
     if beat.window != worker.window:
         worker.window = beat.window
         registry.wake(turn, worker)
@@ -83,20 +85,25 @@ def echo(epoch: int, worker: WorkerView) -> str:
 
 def _renew(turn: Turn, worker: WorkerView, held: Held) -> None:
     lease = turn.leases.get(held.task_id)
-    mine = lease is not None and lease.fence == held.fence and _may_hold(lease, worker)
+    mine = lease is not None and lease.fence == held.fence and _may_hold(turn, lease, worker, held)
     if lease is not None and mine and not lease.unproved:
-        lease.renewed_ms = turn.elapsed_ms
         if lease.state is LeaseState.OFFERED:
-            lease.holder, lease.doubted_ms, lease.takers = worker.worker_id, -1, None
-    if held.state in {"claimed", "running"} and (lease is None or not mine or lease.stopping):
+            lease.holder, lease.doubted_ms, lease.takers = worker.executor_of or worker.worker_id, -1, None
+            lease.launched = lease.launched or held.state == "launched"
+        if lease.state is LeaseState.OFFERED or held.state != "launched":
+            lease.renewed_ms = turn.elapsed_ms
+    if held.state in {"claimed", "launched", "running"} and (lease is None or not mine or lease.stopping):
         reason = StopReason.CANCELLED if lease is not None and mine else StopReason.SUPERSEDED
         turn.out.order(worker.worker_id, Stop(task_id=held.task_id, fence=held.fence, reason=reason))
 
 
-def _may_hold(lease: LiveLease, worker: WorkerView) -> bool:
+def _may_hold(turn: Turn, lease: LiveLease, worker: WorkerView, held: Held) -> bool:
+    """A parent holds what its executor is bound to, without renewing it: only the executor's own word does."""
+    if lease.state is LeaseState.ACTIVE and held.state == "launched":
+        return lease.parent == worker.worker_id
     if lease.state is LeaseState.ACTIVE:
         return lease.worker_id == worker.worker_id
-    return lease.directed_to in {"", worker.worker_id}
+    return acceptance.is_for(turn, lease, worker) and lease.capability in worker.capabilities
 
 
 def _find_missing(turn: Turn, worker: WorkerView, beat: Heartbeat, listed: set[tuple[str, int]]) -> None:

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from tenure.errors import UsageError
-from tenure.protocol.envelope import open_envelope
+from tenure.protocol.envelope import digest, open_envelope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 FILTERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "tasks": ("task_id", "state", "capability", "run", "key"),
-        "workers": ("worker_id", "state", "site"),
+        "workers": ("worker_id", "state", "site", "executor_of"),
         "leases": ("task_id", "state", "worker_id"),
         "directives": ("directive_id", "task_id", "state"),
         "quarantine": ("quarantine_id", "task_id", "reason"),
+        "artifacts": ("task_id", "kind", "state"),
         "events": ("task_id", "worker_id", "kind"),
         "capabilities": (),
     }
@@ -29,7 +30,7 @@ FILTERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 """By which columns each list can be filtered."""
 
 _REPLY_BYTES: Final = 512 * 1024
-_DECODED: Final = frozenset({"capabilities", "labels", "resources", "failure", "report"})
+_DECODED: Final = frozenset({"capabilities", "labels", "resources", "failure", "report", "outputs", "notes"})
 """Columns of JSON text that was written here. A task's value is whatever its worker sent, and stays a text."""
 
 
@@ -50,13 +51,15 @@ def answer(turn: Turn, query: Query) -> tuple[tuple[dict[str, Any], ...], tuple[
         rows = [_task(turn, row) for row in rows]
     elif query.what == "workers":
         rows = [row | {"seen_at_ms": _seen_at_ms(turn, row)} for row in rows]
+    elif query.what == "quarantine":
+        rows = [_quarantined(turn, row) for row in rows]
     return fit(rows)
 
 
 def status(turn: Turn) -> dict[str, Any]:
     """What `doctor` and `up` show: identity, counts, workers."""
     world = turn.store.records("world")[0]
-    workers = list(turn.fleet)
+    workers = [worker for worker in turn.fleet if not worker.executor_of]
     return {
         "world": world["world"],
         "epoch": world["epoch"],
@@ -65,8 +68,10 @@ def status(turn: Turn) -> dict[str, Any]:
         "tasks": {str(state): count for state, count in turn.store.rows("count_tasks")},
         "live_leases": len(turn.leases),
         "workers": {worker.worker_id: str(worker.state) for worker in workers},
+        "executors": len(list(turn.fleet)) - len(workers),
         "slots": sum(worker.slots for worker in workers),
         "capabilities": sorted(turn.fleet.capabilities()),
+        "artifacts": _artifacts(turn),
         "now_ms": turn.now_ms,
     }
 
@@ -87,11 +92,41 @@ def _readable(row: dict[str, Any]) -> dict[str, Any]:
     return {name: json.loads(value) if name in _DECODED and value is not None else value for name, value in row.items()}
 
 
+def _artifacts(turn: Turn) -> dict[str, Any]:
+    """Where the store is, how much is on record, what is under way, and how the newest collection went."""
+    collections = turn.store.records("last_collection")
+    return {
+        "address": turn.curator.address,
+        "counts": {f"{kind} {state}": count for kind, state, count in turn.store.rows("count_artifacts")},
+        "checking": sum(turn.curator.under_way(kind) for kind in ("result", "checkpoint", "adoption")),
+        "promoting": turn.curator.under_way("promote"),
+        "collection": collections[0] if collections else None,
+    }
+
+
 def _task(turn: Turn, row: dict[str, Any]) -> dict[str, Any]:
-    envelope = open_envelope(row.pop("envelope"))
-    known = turn.memory.progress.get(row["task_id"])
-    progress = {"progress": known[1] / 1_000_000, "message": known[2]} if known else {"progress": None, "message": ""}
-    return row | {"work": envelope.work.summary(), "label": envelope.label} | progress
+    raw = row.pop("envelope")
+    envelope = open_envelope(raw)
+    needs = {
+        "digest": digest(raw),
+        "timeout_ms": envelope.timeout_ms,
+        "memory_bytes": envelope.limits.memory_bytes,
+        "resources": dict(envelope.requirements.resources),
+    }
+    lease = turn.leases.get(row["task_id"])
+    known = lease.progress if lease is not None else None
+    progress: dict[str, Any] = {"progress": None, "message": "", "metrics": "", "cursor": None}
+    if known is not None:
+        progress["progress"] = known.fraction_ppm / 1_000_000
+        progress |= {"message": known.message, "metrics": known.metrics, "cursor": known.cursor}
+    return row | {"work": envelope.work.summary(), "label": envelope.label} | needs | progress
+
+
+def _quarantined(turn: Turn, row: dict[str, Any]) -> dict[str, Any]:
+    if row["state"] == "UNDECIDED" and turn.curator.knows(("adoption", row["quarantine_id"])):
+        row["state"] = "VERIFYING"
+    kept = row["outputs"] is not None and row["state"] in {"UNDECIDED", "VERIFYING"}
+    return row | {"files_until_ms": row["received_at_ms"] + turn.memory.retention_ms if kept else None}
 
 
 def _seen_at_ms(turn: Turn, row: dict[str, Any]) -> int:

@@ -27,6 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tenure.broker.base import EntryId, Publication
+from tenure.coordinator import logs, promotion
 from tenure.coordinator.live import LiveLease, LiveLeases
 from tenure.protocol.assignment import Assignment, Ticket
 from tenure.protocol.envelope import open_envelope
@@ -45,7 +46,11 @@ Candidate = tuple["Row", "Envelope", str]
 
 
 def offer(turn: Turn, candidates: Sequence[Candidate]) -> None:
-    """Write an OFFERED lease for each candidate under a new fence, and publish its assignment after the commit."""
+    """Write an OFFERED lease for each candidate under a new fence, and publish its assignment after the commit.
+
+    A further attempt whose checkpoint is still on its way into the store is offered a moment later.
+    """
+    candidates = [each for each in candidates if not promotion.must_wait(turn, each[0][0], each[0][3])]
     if not candidates:
         return
     counters = turn.store.row("take_fences", (len(candidates), len(candidates)))
@@ -72,6 +77,7 @@ def offer(turn: Turn, candidates: Sequence[Candidate]) -> None:
         rows.append(_row(lease, turn.now_ms))
         turn.leases.add(lease)
         _reserve(turn, lease, 1)
+        _say_where_it_starts(turn, lease)
         turn.out.publications.append(_publication(turn, lease, raw, exclusive=envelope.exclusive))
     turn.store.run_many("insert_lease", rows)
     turn.store.run_many("task_offered", [(row[0],) for row in rows])
@@ -100,6 +106,7 @@ def bind(turn: Turn, lease: LiveLease, binding: Binding, worker_id: str, *, afte
         "bind_lease",
         (
             worker_id,
+            worker.executor_of if worker else "",
             generation,
             binding.nonce,
             after_beat,
@@ -123,9 +130,11 @@ def note_bound(turn: Turn, lease: LiveLease, worker_id: str, nonce: str, after_b
     turn.leases.bound(lease)
     lease.worker_id, lease.nonce, lease.after_beat = worker_id, nonce, after_beat
     lease.generation = worker.generation if worker else 0
+    lease.parent = worker.executor_of if worker else ""
     lease.renewed_ms, lease.doubted_ms, lease.holder = turn.elapsed_ms, -1, ""
-    if worker is not None and lease.directed_to != worker_id:
-        worker.bound += 1
+    for each in map(turn.fleet.get, lease.charged - {lease.directed_to}):
+        if each is not None:
+            each.bound += 1
 
 
 def end(turn: Turn, lease: LiveLease, state: LeaseState, cause: str) -> None:
@@ -137,11 +146,11 @@ def end(turn: Turn, lease: LiveLease, state: LeaseState, cause: str) -> None:
 def forget(turn: Turn, lease: LiveLease) -> None:
     """Drop an ended lease from memory, give back its room and resources, and withdraw its entry after the commit."""
     turn.leases.remove(lease)
-    turn.memory.progress.pop(lease.task_id, None)
-    worker = turn.fleet.get(lease.directed_to or lease.worker_id)
-    if worker is not None:
-        worker.bound -= 1
-        turn.memory.directed_ready = True  # its room may be what a directed task waits for, whoever had it
+    logs.note_end(turn, lease)
+    for worker in map(turn.fleet.get, lease.charged):
+        if worker is not None:
+            worker.bound -= 1
+            turn.memory.directed_ready = True  # its room may be what a directed task waits for, whoever had it
     _reserve(turn, lease, -1)
     capability, worker_id = lease.stream
     turn.out.withdrawals.append((capability, worker_id, lease.entry_id))
@@ -172,10 +181,18 @@ def load(store: Database, elapsed_ms: int) -> LiveLeases:
                 renewed_ms=elapsed_ms,
                 stopping=row[17] == TaskState.CANCELLING,
                 doubted_ms=elapsed_ms if row[18] else -1,
+                parent=row[19],
                 needs=envelope.requirements if envelope.requirements.directed else None,
             )
         )
     return leases
+
+
+def _say_where_it_starts(turn: Turn, lease: LiveLease) -> None:
+    checkpoint = promotion.starting_point(turn, lease.task_id, lease.attempt)
+    if checkpoint is not None:
+        text = f"Attempt {lease.attempt} starts from checkpoint {checkpoint.name} of attempt {checkpoint.attempt}."
+        turn.record("from_checkpoint", text, task_id=lease.task_id)
 
 
 def _row(lease: LiveLease, now_ms: int) -> tuple[object, ...]:
@@ -214,6 +231,7 @@ def _publication(turn: Turn, lease: LiveLease, raw: bytes, *, exclusive: bool) -
         start=lease.start,
         exclusive=exclusive,
         ttl_ms=lease.ttl_ms,
+        checkpoint=promotion.starting_point(turn, lease.task_id, lease.attempt),
     )
     capability, worker_id = lease.stream
     return Publication(

@@ -6,9 +6,10 @@ safe side. `renewed_ms` is always the coordinator's own elapsed time at which a 
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, final
+from typing import TYPE_CHECKING, Any, Final, Literal, cast, final
 
 from tenure.broker.base import EntryId
 from tenure.protocol.states import LeaseState
@@ -16,7 +17,48 @@ from tenure.protocol.states import LeaseState
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tenure.coordinator.fleet import WorkerView
     from tenure.protocol.envelope import Requirements
+    from tenure.protocol.worker_messages import ExecutorGone
+
+_SHOWN: Final = 200
+"""Characters of a task's metrics in one sentence."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far an attempt is; `metrics` is the JSON text that its worker sent."""
+
+    cursor: int
+    fraction_ppm: int
+    message: str
+    metrics: str
+
+    def __str__(self) -> str:
+        """In a few words, for people."""
+        words = f"{self.fraction_ppm / 10_000:.0f} % done: {self.message}".rstrip(": ")
+        try:
+            metrics: Any = json.loads(self.metrics or "{}")
+        except ValueError:
+            return words
+        if not isinstance(metrics, dict) or not metrics:
+            return words
+        named = cast("dict[str, Any]", metrics)
+        return f"{words} ({', '.join(f'{name} {value}' for name, value in named.items())[:_SHOWN]})"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """What a parent has told of the executor that a lease is bound to.
+
+    `since_ms` is the elapsed time of the first look at heartbeats after it was told, -1 before: what was written by
+    then may be older than the end, and what is seen later cannot be.
+    """
+
+    told: ExecutorGone
+    since_ms: int = -1
 
 
 @final
@@ -39,11 +81,17 @@ class LiveLease:
     needs: Requirements | None = None
     """Requirements of a directed task, whose resources are given back at the end."""
     worker_id: str = ""
+    parent: str = ""
+    """The worker whose executor it is bound to; "" when it is bound to none."""
     generation: int = 0
     nonce: str = ""
     after_beat: int = 0
     holder: str = ""
     """The worker whose heartbeat lists this offer although its claim has not been seen."""
+    launched: bool = False
+    """Whether an executor may be on its way to this offer: it is not published again under its fence."""
+    seconded: bool = False
+    """Whether another executor was started for it too, and refused."""
     stopping: bool = False
     """Whether its task is being cancelled, so that the stop order is repeated until the end is proved."""
     unproved: bool = False
@@ -52,6 +100,18 @@ class LiveLease:
     """Who could have taken this offer when the doubt about it began, less those that have left with nothing in hand."""
     doubted_ms: int = -1
     """Since when it is unclear whether anyone took this offer; -1 when it is not."""
+    progress: Progress | None = None
+    """The newest that its holder has said about it."""
+    printed: bool = True
+    """Whether there may be a log of it; its worker says when there is none."""
+
+    gone: Gone | None = None
+    """What its executor's parent says of it: that it is gone."""
+
+    @property
+    def charged(self) -> frozenset[str]:
+        """The workers in whose room it counts: whom it is directed to, whom it is bound to, and that one's parent."""
+        return frozenset({self.directed_to, self.worker_id, self.parent} - {""})
 
     @property
     def stream(self) -> tuple[str, str]:
@@ -108,11 +168,20 @@ class LiveLeases:
         """The leases bound to a worker."""
         return [lease for lease in self._by_task.values() if lease.worker_id == worker_id]
 
-    def taken_by_none_of(self, worker_id: str) -> None:
-        """A worker has left with nothing in hand, so no offer in doubt is with it."""
+    def taken_by_none_of(self, worker: WorkerView) -> None:
+        """A worker has left with nothing in hand, so no offer in doubt that is younger than its agent is with it."""
         for lease in self._by_task.values():
-            if lease.takers is not None:
-                lease.takers.discard(worker_id)
+            if lease.takers is not None and worker.first_fence < lease.fence:
+                lease.takers.discard(worker.worker_id)
+
+    def have_silent(self, elapsed_ms: int) -> bool:
+        """Whether one that is bound has had no sign of life for half of its ttl, or it is in doubt who has it."""
+        return any(
+            elapsed_ms - lease.renewed_ms > lease.ttl_ms // 2
+            if lease.state is LeaseState.ACTIVE
+            else lease.doubted_ms >= 0
+            for lease in self._by_task.values()
+        )
 
     def smallest_ttl_ms(self, otherwise: int) -> int:
         """The shortest ttl among them, for how often heartbeats are looked at."""

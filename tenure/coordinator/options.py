@@ -23,5 +23,9 @@ class CoordinatorOptions:
     """How long a turn waits for something to come; also the longest delay of a due timer."""
     unclaimed_ms: int = 15_000
     """After this long an offer that nobody claims is looked into and, if that is safe, published again."""
+    artifacts: str = ""
+    """Where the fleet's store of artifacts is, as it is announced to workers and clients; "" when there is none."""
+    quarantine_retention_ms: int = 30 * 86_400_000
+    """How long the staged files of a rejected result are kept for a decision; the record of it stays."""
     broker_timeout_ms: int = 5_000
     """How long one call to the broker may take."""

@@ -42,6 +42,8 @@ def full_term(memory: Memory, elapsed_ms: int) -> None:
         lease.renewed_ms = elapsed_ms
         if lease.doubted_ms >= 0:
             lease.doubted_ms = elapsed_ms
+        if lease.gone is not None:
+            lease.gone = replace(lease.gone, since_ms=-1)
     for worker in memory.fleet:
         worker.seen_ms = elapsed_ms
 
@@ -49,16 +51,19 @@ def full_term(memory: Memory, elapsed_ms: int) -> None:
 def count_holdings(memory: Memory) -> None:
     """Count what each worker holds, after both were loaded from the store."""
     for lease in memory.leases:
-        worker = memory.fleet.get(lease.worker_id or lease.directed_to)
-        if worker is None:
-            continue
-        worker.bound += 1
-        if lease.needs is not None and lease.directed_to:
-            worker.reserve(lease.needs, 1)
+        for worker in map(memory.fleet.get, lease.charged):
+            if worker is not None:
+                worker.bound += 1
+        directed = memory.fleet.get(lease.directed_to)
+        if directed is not None and lease.needs is not None:
+            directed.reserve(lease.needs, 1)
 
 
 def take_stock(turn: Turn, broker: CoordinatorBroker, wire: Wire, found: BrokerState) -> BrokerState:
     """Compare broker and store, make the streams, and see that every offer is or will be published.
+
+    The address of the artifacts goes with the marker, never alone: a marker that is set again on a broker that has just
+    lost its data would hide the loss. So another address begins another incarnation.
 
     The new marker is set only after the commit: a crash in between shows as lost data once more, which is safe, and so
     does a broker that is too full to take the marker. Answers what the broker should show from here on.
@@ -74,18 +79,22 @@ def take_stock(turn: Turn, broker: CoordinatorBroker, wire: Wire, found: BrokerS
             "Choose another --namespace, or that database; if it is gone for good, delete its key `incarnation` there",
         )
     known = BrokerState(world["broker_run_id"], world["broker_marker"], "", "")
+    address = turn.curator.address
     incarnation = compare(known, found)
     streams = all_streams(turn.memory)
     wire.ensure(streams)
-    if incarnation is Incarnation.SAME:
+    if incarnation is Incarnation.SAME and address == world["store_address"]:
         _publish_missing(turn, broker, wire.unpublished())
     else:
         wire.drop_unpublished()
         marker = own + turn.entropy.token(16)
-        _start_over(turn, broker, (found.run_id, marker), first=not world["broker_marker"])
+        what = "The broker restarted or lost data"
+        if incarnation is Incarnation.SAME:
+            what = "Another store of artifacts was announced"
+        _start_over(turn, broker, (found.run_id, marker, address), what if world["broker_marker"] else "")
         known = replace(known, run_id=found.run_id, marker=marker)
         with suppress(BrokerFull):
-            broker.mark(marker)
+            broker.mark(marker, address)
     wire.add(turn.out.publications, turn.out.withdrawals)
     live = {(*lease.stream, lease.entry_id) for lease in turn.leases}
     wire.clear_leftovers(live, streams)
@@ -96,12 +105,15 @@ def all_streams(memory: Memory) -> set[tuple[str, str]]:
     """Capability or "" and worker or "" of every assignment stream that should exist."""
     streams = {lease.stream for lease in memory.leases}
     for worker in memory.fleet:
+        if worker.executor_of:
+            continue
         streams.add(("", worker.worker_id))
         streams.update((name, "") for name in worker.capabilities)
     return streams or {("default", "")}
 
 
-def _start_over(turn: Turn, broker: CoordinatorBroker, identity: tuple[str, str], *, first: bool) -> None:
+def _start_over(turn: Turn, broker: CoordinatorBroker, identity: tuple[str, str, str], what: str) -> None:
+    """`what` has happened is recorded, unless it is ""."""
     offers = [lease for lease in turn.leases if lease.state is LeaseState.OFFERED]
     granted = [lease for lease in offers if lease.start == "granted"]
     if granted:
@@ -114,8 +126,8 @@ def _start_over(turn: Turn, broker: CoordinatorBroker, identity: tuple[str, str]
             if lease.start == "claimed":
                 lease.doubted_ms = turn.elapsed_ms
                 turn.store.run("doubt_lease", (lease.task_id, lease.fence))
-        if not first:
-            text = f"The broker restarted or lost data: {len(offers)} offers are looked into, expiry waits a full term."
+        if what:
+            text = f"{what}: {len(offers)} offers are looked into, expiry waits a full term."
             turn.record("new_incarnation", text)
 
 

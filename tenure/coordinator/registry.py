@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from tenure.coordinator.store.database import Database
     from tenure.coordinator.turn import Turn
     from tenure.protocol.client_messages import RegisterWorker
-    from tenure.protocol.worker_messages import Report
+    from tenure.protocol.worker_messages import Held, Report
 
 
 def hello(turn: Turn, site: str, report: Report, event: Hello) -> None:
     """Register a worker or a new generation of it, and tell it which of the attempts that it holds are over."""
     before = turn.fleet.get(report.worker_id)
+    if not _stays_what_it_is(turn, report, event):
+        return
     worker = WorkerView(
         worker_id=report.worker_id,
         site=site,
@@ -39,7 +41,10 @@ def hello(turn: Turn, site: str, report: Report, event: Hello) -> None:
         ttl_ms=event.ttl_ms,
         seen_ms=turn.elapsed_ms,
         window=report.window,
+        remaining_ms=event.remaining_ms,
         beat=before.beat if before is not None and before.generation == report.generation else -1,
+        first_fence=_first_fence(turn, report),
+        executor_of=event.executor_of or "",
     )
     draining = before is not None and before.state is WorkerState.DRAINING and before.generation == worker.generation
     if draining:
@@ -53,15 +58,43 @@ def hello(turn: Turn, site: str, report: Report, event: Hello) -> None:
     if draining:
         turn.out.order(worker.worker_id, Drain())
     for held in event.held:
-        lease = turn.leases.get(held.task_id)
-        current = lease is not None and lease.fence == held.fence and lease.worker_id in {"", worker.worker_id}
-        if not current and held.state in {"claimed", "running"}:
+        current = _is_current(turn, worker, held)
+        if not current and held.state in {"claimed", "launched", "running"}:
             stop = Stop(task_id=held.task_id, fence=held.fence, reason=StopReason.SUPERSEDED)
             turn.out.order(worker.worker_id, stop)
-    if before is None or before.generation != worker.generation:
+    if (before is None or before.generation != worker.generation) and not worker.executor_of:
         offers = ", ".join(sorted(worker.capabilities))
         text = f"Worker {worker.worker_id} of site {site} said hello (generation {worker.generation}), offers {offers}."
         turn.record("worker_hello", text, worker_id=worker.worker_id)
+
+
+def _is_current(turn: Turn, worker: WorkerView, held: Held) -> bool:
+    lease = turn.leases.get(held.task_id)
+    if lease is None or lease.fence != held.fence:
+        return False
+    return worker.worker_id == lease.parent or lease.worker_id in {"", worker.worker_id}
+
+
+def _stays_what_it_is(turn: Turn, report: Report, event: Hello) -> bool:
+    """An executor stays one, of the same parent, and nobody else becomes one: another word is that of a stranger."""
+    row = turn.store.row("worker", (report.worker_id,))
+    claimed = event.executor_of or ""
+    if claimed != report.worker_id and (row is None or row[6] == claimed):
+        return True
+    if turn.memory.is_first_refusal(report.worker_id, "executor_of"):
+        text = f"{report.worker_id} says that it is an executor of {claimed or 'nobody'}, which it is not: refused."
+        turn.record("refused", text, worker_id=report.worker_id)
+    return False
+
+
+def _first_fence(turn: Turn, report: Report) -> int:
+    row = turn.store.row("worker", (report.worker_id,))
+    if row is None:
+        return 0
+    if row[2] == report.generation:
+        return int(row[5])
+    newest = turn.store.row("fence_counter")
+    return int(newest[0]) if newest is not None else 0
 
 
 def _end_predecessor(turn: Turn, worker: WorkerView, event: Hello) -> None:
@@ -103,11 +136,18 @@ def register_by_hand(turn: Turn, ask: RegisterWorker) -> None:
 
 
 def leave(turn: Turn, worker: WorkerView, *, gone: bool) -> None:
-    """A worker drains, or has ended with nothing in hand."""
-    if not gone:
+    """A worker drains, or has ended with nothing in hand. An executor that has ended leaves no row and no keys.
+
+    One that a lease is still bound to is kept until that is over: its parent is known by it.
+    """
+    if not gone or (worker.executor_of and worker.bound):
         change_state(turn, worker, WorkerState.DRAINING)
         return
-    change_state(turn, worker, WorkerState.OFFLINE)
+    if worker.executor_of:
+        turn.store.run("forget_executor", (worker.worker_id,))
+        turn.out.departed.append((worker.site, worker.worker_id))
+    else:
+        change_state(turn, worker, WorkerState.OFFLINE)
     turn.fleet.remove(worker.worker_id)
 
 
@@ -164,6 +204,8 @@ def load(store: Database, elapsed_ms: int) -> Fleet:
                 ttl_ms=row[9],
                 seen_ms=elapsed_ms,
                 window=row[5],
+                first_fence=row[10],
+                executor_of=row[11],
             )
         )
     return fleet
@@ -187,6 +229,8 @@ def _store(turn: Turn, worker: WorkerView, event: Hello) -> None:
             event.version,
             turn.now_ms,
             turn.now_ms,
+            worker.first_fence,
+            worker.executor_of,
         ),
     )
 
@@ -196,11 +240,13 @@ def _enter(turn: Turn, worker: WorkerView, before: WorkerView | None) -> None:
         worker.bound, worker.reserved = before.bound, before.reserved
     else:
         for lease in turn.leases:
-            if worker.worker_id in {lease.worker_id, lease.directed_to}:
+            if worker.worker_id in lease.charged:
                 worker.bound += 1
                 if lease.needs is not None and lease.directed_to == worker.worker_id:
                     worker.reserve(lease.needs, 1)
     turn.fleet.put(worker)
+    if worker.executor_of:
+        return
     turn.out.streams.add(("", worker.worker_id))
     turn.out.streams.update((name, "") for name in worker.capabilities)
     wake(turn, worker)

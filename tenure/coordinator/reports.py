@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, assert_never
 
-from tenure.coordinator import acceptance, directives, leases, registry
+from tenure.coordinator import acceptance, checkpoints, directives, executors, leases, registry
+from tenure.coordinator.live import Progress
 from tenure.protocol.control_messages import Granted, Reason, Refused, Registered, SayHello, Stop, StopReason, Verdict
-from tenure.protocol.states import LeaseState, TaskState
+from tenure.protocol.states import LeaseState
 from tenure.protocol.worker_messages import (
     Cause,
+    Checkpointed,
     Claimed,
+    ExecutorGone,
     Finished,
     Hello,
     Leaving,
@@ -91,29 +94,44 @@ def _apply(turn: Turn, worker: WorkerView, event: WorkerEvent) -> None:
             acceptance.finish(turn, worker, event)
         case Claimed():
             _claim(turn, worker, event)
-        case Released():
-            _release(turn, worker, event)
+        case Released() | ExecutorGone():
+            _over(turn, worker, event)
         case Leaving():
-            if event.gone:
-                turn.leases.taken_by_none_of(worker.worker_id)
-            registry.leave(turn, worker, gone=event.gone)
+            _leave(turn, worker, event)
         case Progressed():
             _progress(turn, worker, event)
+        case Checkpointed():
+            checkpoints.take(turn, worker, event)
         case Hello():
             pass
         case _:
             assert_never(event)
 
 
+def _over(turn: Turn, worker: WorkerView, event: Released | ExecutorGone) -> None:
+    if isinstance(event, Released):
+        _release(turn, worker, event)
+    else:
+        executors.gone(turn, worker, event)
+
+
+def _leave(turn: Turn, worker: WorkerView, event: Leaving) -> None:
+    if event.gone:
+        turn.leases.taken_by_none_of(worker)
+    registry.leave(turn, worker, gone=event.gone)
+
+
 def _claim(turn: Turn, worker: WorkerView, event: Claimed) -> None:
     binding = event.binding
     lease = turn.leases.get(binding.task_id)
-    if lease is not None and acceptance.may_bind(lease, worker, binding):
+    if lease is not None and acceptance.may_bind(turn, lease, worker, binding):
         leases.bind(turn, lease, binding, worker.worker_id, after_beat=event.after_beat)
-    if lease is not None and _is_bound(lease, worker, binding):
+    if lease is not None and acceptance.holds(lease, worker, binding):
         _answer_claim(turn, worker, lease, binding)
         return
     reason = acceptance.why_not(turn, worker.worker_id, binding) or Reason.TASK_OVER
+    if reason is Reason.SECOND_EXECUTOR:
+        executors.note_second(turn, worker, binding)
     refused = Refused(task_id=binding.task_id, fence=binding.fence, nonce=binding.nonce, reason=reason)
     turn.out.order(worker.worker_id, refused)
 
@@ -129,23 +147,14 @@ def _answer_claim(turn: Turn, worker: WorkerView, lease: LiveLease, binding: Bin
     )
 
 
-def _is_bound(lease: LiveLease, worker: WorkerView, binding: Binding) -> bool:
-    return (
-        lease.state is LeaseState.ACTIVE
-        and lease.worker_id == worker.worker_id
-        and lease.nonce == binding.nonce
-        and lease.fence == binding.fence
-        and lease.digest == binding.digest
-        and lease.attempt == binding.attempt
-    )
-
-
 def _release(turn: Turn, worker: WorkerView, event: Released) -> None:
     binding = event.binding
     lease = turn.leases.get(binding.task_id)
-    if lease is not None and event.started and acceptance.may_bind(lease, worker, binding):
+    if lease is not None and event.started and acceptance.may_bind(turn, lease, worker, binding):
         leases.bind(turn, lease, binding, worker.worker_id, after_beat=worker.beat)  # what ran is never just re-offered
-    if lease is None or not (_is_bound(lease, worker, binding) or _is_offered_to(lease, worker, binding)):
+    if lease is None or not (
+        acceptance.holds(lease, worker, binding) or acceptance.is_offered_to(turn, lease, worker, binding)
+    ):
         reason = acceptance.why_not(turn, worker.worker_id, binding)
         verdict = Verdict.DUPLICATE if reason in {None, Reason.LEASE_RELEASED} else Verdict.REJECTED
         acceptance.judge(turn, worker, binding, verdict, reason if verdict is Verdict.REJECTED else None)
@@ -155,7 +164,7 @@ def _release(turn: Turn, worker: WorkerView, event: Released) -> None:
         return
     if not event.started:
         _note_refusal(turn, worker, event)
-        give_back(turn, lease, wait_ms=_REFUSED_WAIT_MS if event.cause is Cause.REFUSED else 0)
+        directives.give_back(turn, lease, wait_ms=_REFUSED_WAIT_MS if event.cause is Cause.REFUSED else 0)
     elif lease.state is LeaseState.ACTIVE:
         _ended(turn, worker, lease, event)
     acceptance.judge(turn, worker, binding, Verdict.ACCEPTED)
@@ -169,11 +178,6 @@ def _note_refusal(turn: Turn, worker: WorkerView, event: Released) -> None:
         turn.record("given_back", text, task_id=task_id, worker_id=worker.worker_id)
 
 
-def _is_offered_to(lease: LiveLease, worker: WorkerView, binding: Binding) -> bool:
-    """Whether the worker may have the offer in hand: nobody else's heartbeat lists it."""
-    return acceptance.may_bind(lease, worker, binding) and lease.holder in {"", worker.worker_id}
-
-
 def _not_ended(turn: Turn, worker: WorkerView, lease: LiveLease, detail: str) -> None:
     """There is no proof of the end, so the lease runs out by itself, even when heartbeats stop listing it."""
     if not lease.unproved:
@@ -183,21 +187,8 @@ def _not_ended(turn: Turn, worker: WorkerView, lease: LiveLease, detail: str) ->
     lease.unproved = True
 
 
-def give_back(turn: Turn, lease: LiveLease, *, wait_ms: int = 0) -> None:
-    """A provably unstarted assignment: RELEASED, and the same attempt is offered again under a new fence."""
-    task = turn.store.row("task", (lease.task_id,))
-    leases.end(turn, lease, LeaseState.RELEASED, Cause.UNSTARTED)
-    if task is None:
-        return
-    if task[1] == TaskState.CANCELLING:
-        directives.cancelled(turn, lease.task_id, task[9], "it was given back before it started")
-        return
-    not_before_ms = turn.now_ms + wait_ms if wait_ms else 0
-    turn.store.run("task_given_back", (not_before_ms, lease.task_id))
-    directives.ready(turn, lease.capability, not_before_ms)
-
-
 def _ended(turn: Turn, worker: WorkerView, lease: LiveLease, event: Released) -> None:
+    lease.printed = event.printed
     leases.end(turn, lease, LeaseState.RELEASED, event.cause)
     detail = f"{worker.worker_id} gave it up after it had started: {event.cause}"
     if event.detail:
@@ -207,5 +198,7 @@ def _ended(turn: Turn, worker: WorkerView, lease: LiveLease, event: Released) ->
 
 def _progress(turn: Turn, worker: WorkerView, event: Progressed) -> None:
     lease = turn.leases.get(event.binding.task_id)
-    if lease is not None and _is_bound(lease, worker, event.binding):
-        turn.memory.progress[lease.task_id] = (event.cursor, event.fraction_ppm, event.message)
+    if lease is None or not acceptance.holds(lease, worker, event.binding):
+        return
+    if lease.progress is None or event.cursor > lease.progress.cursor:
+        lease.progress = Progress(event.cursor, event.fraction_ppm, event.message, event.metrics)

@@ -8,16 +8,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tenure.coordinator import admission, cancellation, directives, heartbeats, inquiries, leases, registry, sweeper
+from tenure.coordinator import (
+    admission,
+    adoption,
+    cancellation,
+    collection,
+    directives,
+    heartbeats,
+    inquiries,
+    leases,
+    registry,
+    sweeper,
+)
 from tenure.coordinator.explanation import explain
 from tenure.errors import NotEligible, UnknownTask, UsageError
+from tenure.protocol.artifact import Bundle
 from tenure.protocol.client_messages import (
+    Adopt,
     Assign,
     BeatWorker,
     Cancel,
+    CollectArtifacts,
     Decide,
     Done,
     DrainWorker,
+    Drop,
     Explain,
     Query,
     Refusal,
@@ -36,7 +51,7 @@ if TYPE_CHECKING:
     from tenure.protocol.client_messages import Request
 
 Rows = list[dict[str, Any]]
-_ONCE: Final = (Assign, Decide, RegisterWorker)
+_ONCE: Final = (Adopt, Assign, CollectArtifacts, Decide, Drop, RegisterWorker)
 
 _WATCH_BYTES: Final = 8 * 1024 * 1024
 """How much one answer to a watch may carry: thousands of large values would fill the broker."""
@@ -82,8 +97,20 @@ def _rows(turn: Turn, request: Request, ask: object) -> Rows:
             return _decide(turn, request.principal, ask)
         case Explain():
             return explain(turn, ask.task_id)
+        case Adopt() | Drop() | CollectArtifacts():
+            return _files(turn, request.principal, ask)
         case _:
             return _fleet(turn, ask)
+
+
+def _files(turn: Turn, principal: str, ask: Adopt | Drop | CollectArtifacts) -> Rows:
+    match ask:
+        case Adopt():
+            return adoption.adopt(turn, ask, principal)
+        case Drop():
+            return adoption.drop(turn, ask, principal)
+        case CollectArtifacts():
+            return collection.ask(turn, ask, principal)
 
 
 def _fleet(turn: Turn, ask: object) -> Rows:
@@ -123,7 +150,8 @@ def _watch(turn: Turn, client_id: str, task_ids: tuple[str, ...]) -> Rows:
                 fence=row[3],
                 value=row[4],
                 failure=failure,
-                detail=row[6] or "",
+                outputs=Bundle.model_validate_json(row[6]) if row[6] is not None else None,
+                detail=row[7] or "",
             )
             turn.out.done.setdefault(client_id, []).append(done)
         if state not in TERMINAL_TASK_STATES:
@@ -162,10 +190,11 @@ def _assign(turn: Turn, ask: Assign) -> Rows:
     if task[1] != TaskState.QUEUED:
         raise NotEligible(f"task {ask.task_id} is {task[1]}, not QUEUED", "See `tenure explain`")
     envelope = open_envelope(task[3])
-    reason = worker.why_not(envelope.capability, envelope.requirements)
+    reason = worker.why_not(envelope.capability, envelope.requirements, envelope.timeout_ms)
     if reason:
         raise NotEligible(f"task {ask.task_id} cannot be given to {ask.worker_id}: {reason}", "Choose another worker")
     leases.offer(turn, [((task[0], task[2], task[3], task[6], task[5]), envelope, ask.worker_id)])
     lease = turn.leases.get(ask.task_id)
-    fence, attempt = (lease.fence, lease.attempt) if lease is not None else (0, 0)
-    return [{"task_id": ask.task_id, "worker_id": ask.worker_id, "attempt": attempt, "fence": fence}]
+    if lease is None:
+        raise NotEligible(f"task {ask.task_id} waits for its newest checkpoint to be stored", "Ask again in a moment")
+    return [{"task_id": ask.task_id, "worker_id": ask.worker_id, "attempt": lease.attempt, "fence": lease.fence}]

@@ -21,6 +21,12 @@ _DIRECTED_SCAN: Final = 500
 _LARGEST_OFFER: Final = 512
 """How many assignments one turn publishes per capability, so that one commit stays short."""
 
+_LOOK_PAST: Final = 200
+"""How many tasks that no worker has the time for one turn looks past, where some worker has an end of its own."""
+
+_LONGER_WORKER_WAIT_MS: Final = 15_000
+"""How long a task that no worker has the time for waits before workers are looked at again."""
+
 _SMALLEST_JUMP_MS: Final = 1_000
 """What a clock that is merely kept right moves less than between two turns."""
 
@@ -67,10 +73,29 @@ def _fill(turn: Turn, capability: str) -> None:
     credit = min(_credit(turn, capability), _LARGEST_OFFER)
     if credit <= 0:
         return
-    rows = turn.store.rows("ready_tasks", (capability, turn.now_ms, credit))
-    if len(rows) < credit:
+    ends_early = turn.fleet.ends_early(capability)
+    limit = credit + _LOOK_PAST if ends_early else credit
+    rows = turn.store.rows("ready_tasks", (capability, turn.now_ms, limit))
+    if len(rows) < limit:
         turn.memory.ready.discard(capability)
-    offer(turn, [(row, open_envelope(row[2]), "") for row in rows])
+    candidates: list[Candidate] = [(row, open_envelope(row[2]), "") for row in rows]
+    if ends_early:
+        candidates = _fitting(turn, capability, candidates)
+    if len(candidates) > credit:
+        turn.memory.ready.add(capability)
+    offer(turn, candidates[:credit])
+
+
+def _fitting(turn: Turn, capability: str, candidates: list[Candidate]) -> list[Candidate]:
+    """Those that some worker has the time for; the others wait, so that they are not handed to and fro."""
+    fitting: list[Candidate] = []
+    for row, envelope, directed_to in candidates:
+        if turn.fleet.lacks_time(capability, envelope.timeout_ms):
+            turn.store.run("task_waits", (turn.now_ms + _LONGER_WORKER_WAIT_MS, row[0]))
+            turn.memory.next_due_ms = 0
+        else:
+            fitting.append((row, envelope, directed_to))
+    return fitting
 
 
 def _direct(turn: Turn) -> None:
@@ -81,7 +106,7 @@ def _direct(turn: Turn) -> None:
     passed = 0
     for row in rows:
         envelope = open_envelope(row[2])
-        worker, _ = turn.fleet.choose(envelope.capability, envelope.requirements)
+        worker, _ = turn.fleet.choose(envelope.capability, envelope.requirements, envelope.timeout_ms)
         if worker is None:
             passed += 1
         else:

@@ -9,6 +9,7 @@ from tenure.coordinator.store.database import Database
 from tenure.errors import BrokerFull, BrokerUnreachable, StoreFull, StreamMissing
 
 if TYPE_CHECKING:
+    from tenure.artifacts.base import Porter
     from tenure.broker.base import CoordinatorBroker
     from tenure.clock import Clock, Entropy
     from tenure.coordinator.options import CoordinatorOptions
@@ -29,9 +30,14 @@ class Stop(Protocol):
 
 
 def run_coordinator(
-    options: CoordinatorOptions, broker: CoordinatorBroker, clock: Clock, entropy: Entropy, stop: Stop
+    options: CoordinatorOptions,
+    broker: CoordinatorBroker,
+    clock: Clock,
+    entropy: Entropy,
+    stop: Stop,
+    porter: Porter | None = None,
 ) -> None:
-    """Coordinate until `stop` is set.
+    """Coordinate until `stop` is set. The porter, if there is a store, is closed by whoever made it.
 
     A broker that is away or a disk that is full is waited for: meanwhile nothing is decided and nothing expires.
 
@@ -41,7 +47,7 @@ def run_coordinator(
         BrokerRefused, BrokerUnsafe, NamespaceTaken: the broker will not do; nothing was changed.
     """
     with Database(options.database) as store:
-        coordinator = Coordinator(options, store=store, broker=broker, clock=clock, entropy=entropy)
+        coordinator = Coordinator(options, store=store, broker=broker, clock=clock, entropy=entropy, porter=porter)
         LOG.info("epoch %d on %s", coordinator.epoch, options.database)
         trouble = ""
         while not stop.is_set():

@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, final
 
 from tenure.broker.base import WithdrawOutcome
-from tenure.coordinator import directives, leases, registry
-from tenure.coordinator.reports import give_back
+from tenure.coordinator import directives, executors, leases, registry
 from tenure.protocol.states import LeaseState, WorkerState
 from tenure.protocol.timing import expiry_ms, grace_ms, margin_ms
 from tenure.protocol.worker_messages import Binding
@@ -33,6 +32,7 @@ def sweep(turn: Turn) -> int:
             registry.change_state(turn, worker, WorkerState.STALE)
         elif silent_ms > _patience_ms(worker) and worker.bound == 0:
             registry.leave(turn, worker, gone=True)
+    executors.settle(turn)
     expired = [lease for lease in turn.leases if _is_over(turn, lease)]
     for lease in expired:
         expire(turn, lease)
@@ -41,7 +41,8 @@ def sweep(turn: Turn) -> int:
 
 def _patience_ms(worker: WorkerView) -> int:
     """How long a worker that holds nothing may be silent before it counts as gone; it is welcome back at any time."""
-    return expiry_ms(worker.ttl_ms) if worker.state is WorkerState.DRAINING else expiry_ms(worker.ttl_ms) + _FORGET_MS
+    soon = worker.state is WorkerState.DRAINING or worker.executor_of
+    return expiry_ms(worker.ttl_ms) if soon else expiry_ms(worker.ttl_ms) + _FORGET_MS
 
 
 def expire(turn: Turn, lease: LiveLease) -> None:
@@ -49,10 +50,14 @@ def expire(turn: Turn, lease: LiveLease) -> None:
     silent_ms = turn.memory.heard_until_ms - lease.renewed_ms
     holder = lease.worker_id or lease.holder or "an unknown worker"
     detail = f"{holder} was not heard for {silent_ms / 1000:.1f} s (ttl {lease.ttl_ms / 1000:g} s)"
+    cause = "lease_expired"
     if lease.unproved:
         detail = f"{holder} could not prove its end"
-    leases.end(turn, lease, LeaseState.EXPIRED, "lease_expired")
-    directives.after_loss(turn, lease, directives.Loss("lease_expired", detail))
+    if lease.gone is not None:
+        cause, detail = lease.gone.told.cause, f"{detail}, and {executors.story(lease, lease.gone.told)}"
+        executors.judge_expired(turn, lease)
+    leases.end(turn, lease, LeaseState.EXPIRED, cause)
+    directives.after_loss(turn, lease, directives.Loss(cause, detail))
 
 
 def _is_over(turn: Turn, lease: LiveLease) -> bool:
@@ -104,14 +109,14 @@ class UnclaimedOffers:
         if lease.doubted_ms < 0:
             # Only a broker that has lost nothing since the offer can be believed that nobody was given it.
             if self._gone.get((lease.task_id, lease.fence)) is WithdrawOutcome.UNDELIVERED:
-                give_back(turn, lease)
+                directives.give_back(turn, lease)
                 return
             lease.doubted_ms = turn.elapsed_ms
             lease.holder = self._taker(lease) or lease.holder
         if lease.takers is None:
             lease.takers = self._could_take(turn, lease)
         if self._heard_since(turn, lease):
-            give_back(turn, lease)
+            directives.give_back(turn, lease)
         elif turn.memory.heard_until_ms - lease.doubted_ms > expiry_ms(lease.ttl_ms):
             self._presume_started(turn, lease)
 
@@ -119,18 +124,23 @@ class UnclaimedOffers:
         """Whether a heartbeat of everyone who could have taken it has been read since, and none lists it.
 
         "Since" is when an older delivery could not be started without a grant any more: half a ttl after the doubt
-        began, and a grace and margin for the way that the heartbeat took.
+        began, and a grace and margin for the way that the heartbeat took. The word of an agent that is younger than the
+        offer is worth nothing: an earlier one of that id may have started it, and taken what it knew to its grave.
         """
         safe_ms = lease.doubted_ms + lease.ttl_ms // 2 + grace_ms(lease.ttl_ms) + margin_ms(lease.ttl_ms)
         if turn.memory.heard_until_ms <= safe_ms or lease.takers is None:
             return False
         workers = [turn.fleet.get(worker_id) for worker_id in lease.takers]
-        return all(worker is not None and worker.heard_ms > safe_ms for worker in workers)
+        return all(
+            worker is not None and worker.heard_ms > safe_ms and worker.first_fence < lease.fence for worker in workers
+        )
 
     def _could_take(self, turn: Turn, lease: LiveLease) -> set[str]:
         """The workers that may have been given it; a nameless one when none is known, which is never heard."""
         only = lease.holder or lease.directed_to
-        takers = {w.worker_id for w in turn.fleet if lease.capability in w.capabilities and not w.by_hand}
+        takers = {w.worker_id for w in turn.fleet if lease.capability in w.capabilities and w.takes}
+        # That a worker is there no more says as little as its last agent could have said.
+        takers.update(str(row[0]) for row in turn.store.rows("younger_agents", (lease.fence, lease.capability)))
         return {only} if only else takers or {""}
 
     def _presume_started(self, turn: Turn, lease: LiveLease) -> None:
@@ -147,10 +157,14 @@ class UnclaimedOffers:
             expire(turn, lease)
 
     def _offer_again(self, turn: Turn, lease: LiveLease) -> None:
-        """Under its fence, or to another worker under a new one when the worker that was chosen is away."""
+        """Under its fence, or under a new one when the worker that was chosen is away, or had launched an executor.
+
+        Of two launches under one fence the second would occupy its place on the substrate only to be refused.
+        """
         chosen = turn.fleet.get(lease.directed_to)
-        if lease.directed_to and (chosen is None or chosen.state is not WorkerState.ACTIVE):
-            give_back(turn, lease)
+        is_away = bool(lease.directed_to) and (chosen is None or chosen.state is not WorkerState.ACTIVE)
+        if is_away or lease.launched:
+            directives.give_back(turn, lease)
             return
         task = turn.store.row("task", (lease.task_id,))
         if task is None:

@@ -16,6 +16,9 @@ from tenure.protocol.control_messages import CONTROL, Control
 
 if TYPE_CHECKING:
     from tenure.clock import Entropy
+    from tenure.coordinator.collection import Gathering
+    from tenure.coordinator.curator import Curator
+    from tenure.coordinator.errands import Errand
     from tenure.coordinator.fleet import Fleet
     from tenure.coordinator.live import LiveLeases
     from tenure.coordinator.store.database import Database
@@ -41,10 +44,9 @@ class Memory:
 
     fleet: Fleet
     leases: LiveLeases
+    curator: Curator
     watchers: dict[str, set[str]] = field(default_factory=dict[str, "set[str]"])
     """Clients that asked for a notice besides the submitter, by task."""
-    progress: dict[str, tuple[int, int, str]] = field(default_factory=dict[str, tuple[int, int, str]])
-    """Newest progress of running tasks: cursor, millionths done, message."""
     refused: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """Who was refused and why, as far as it is on record, so that repeating it adds nothing."""
     answered: dict[tuple[str, str], Reply] = field(default_factory=dict[tuple[str, str], Reply])
@@ -58,6 +60,12 @@ class Memory:
     """Elapsed time up to which all heartbeats were read and applied; silence is judged as of then, not as of now."""
     wall_ahead_ms: int = 0
     """Wall clock minus elapsed time, as of the last turn that was committed: a change is a jump of the wall clock."""
+    retention_ms: int = 0
+    """How long the files of a rejected result are kept for a decision."""
+    checkpoint_awaited: dict[str, int] = field(default_factory=dict[str, int])
+    """Since when, by elapsed time, the next attempt of a task waits for its newest checkpoint to be stored."""
+    promotion_position: int = 0
+    """Up to where the records of what was accepted and is not in the store were looked through."""
     next_due_ms: int = 0
     """Wall-clock moment at which a delayed task becomes ready; 0 when unknown, -1 when there is none."""
 
@@ -86,8 +94,16 @@ class Outgoing:
     replies: dict[str, list[Reply]] = field(default_factory=dict[str, "list[Reply]"])
     done: dict[str, list[Done]] = field(default_factory=dict[str, "list[Done]"])
     withdrawals: list[tuple[str, str, EntryId]] = field(default_factory=list[tuple[str, str, EntryId]])
+    departed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """(site, worker) of executors that have left, whose keys at the broker go."""
     streams: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     """(capability or "", worker or "") whose streams must exist before anything is published."""
+    errands: list[Errand] = field(default_factory=list["Errand"])
+    """What the porter is to do."""
+    gathering: Gathering | None = None
+    """A collection that begins to read what it has to keep."""
+    gathered: bool = False
+    """Whether a collection has read all that it has to keep."""
 
     def order(self, worker_id: str, order: Order) -> None:
         """Tell a worker something."""
@@ -126,7 +142,7 @@ def _portions(done: list[Done]) -> list[tuple[Done, ...]]:
     size = 0
     for item in done:
         failure = item.failure.message + item.failure.trace if item.failure else ""
-        cost = 400 + len(json.dumps(item.value)) + len(json.dumps(failure)) + len(json.dumps(item.detail))
+        cost = 700 + len(json.dumps(item.value)) + len(json.dumps(failure)) + len(json.dumps(item.detail))
         if current and size + cost > _MAIL_BYTES:
             portions.append(tuple(current))
             current, size = [], 0
@@ -155,9 +171,19 @@ class Turn:
         return self.memory.leases
 
     @property
+    def curator(self) -> Curator:
+        """What the porter has under way."""
+        return self.memory.curator
+
+    @property
     def fleet(self) -> Fleet:
         """The workers."""
         return self.memory.fleet
+
+    def ask_porter(self, errand: Errand) -> None:
+        """Have the porter do this after the commit, unless it is under way or there is no store."""
+        if self.curator.ready:
+            self.out.errands.append(errand)
 
     def record(self, kind: str, text: str, *, task_id: str | None = None, worker_id: str | None = None) -> None:
         """Add to the event log; `text` is a sentence that `tenure explain` shows as it is."""

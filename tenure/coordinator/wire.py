@@ -32,6 +32,7 @@ class Wire:
         self._sites = tuple(sites)
         self._unpublished: list[Publication] = []
         self._ended: list[StreamEntry] = []
+        self._departed: list[tuple[str, str]] = []
         self._streams: set[tuple[str, str]] = set()
         self._wanted: set[tuple[str, str]] = set()
 
@@ -100,20 +101,26 @@ class Wire:
                 raise StreamMissing("an assignment stream is gone", "It is made again")
         self._unpublished.clear()
 
-    def post(self, mailings: Sequence[Mailing], echoes: Mapping[str, str], echo_ttl_ms: int) -> None:
-        """Send orders, replies, notices and echoes; a full broker loses them, and they are asked for again."""
+    def post(self, mailings: Sequence[Mailing], echoes: Mapping[str, str], echo_ttl_ms: int) -> bool:
+        """Send orders, replies, notices and echoes; a full broker loses them, and they are asked for again.
+
+        Answers whether they were taken.
+        """
         if not mailings and not echoes:
-            return
+            return True
         try:
             self._broker.post(mailings, echoes, echo_ttl_ms)
         except BrokerFull:
-            return
+            return False
+        return True
 
-    def settle(self, received: Sequence[Delivery]) -> None:
-        """Take what was received, and the entries of ended leases, off the streams."""
-        if received or self._ended:
-            self._broker.settle(received, self._ended)
+    def settle(self, received: Sequence[Delivery], departed: Sequence[tuple[str, str]] = ()) -> None:
+        """Take what was received, the entries of ended leases, and what was kept for executors that left, away."""
+        self._departed.extend(departed)
+        if received or self._ended or self._departed:
+            self._broker.settle(received, self._ended, self._departed)
             self._ended.clear()
+            self._departed.clear()
 
     def clear_leftovers(self, live: set[StreamEntry], streams: Iterable[tuple[str, str]]) -> None:
         """Settle delivered entries of leases that have ended: a crash may have come between commit and settling."""

@@ -12,8 +12,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, Protocol, final
 
+from tenure.handlers.context_files import LooseFiles, TaskFiles
+
 if TYPE_CHECKING:
     from collections.abc import Generator
+    from pathlib import Path
 
 
 class RunContext(Protocol):
@@ -39,18 +42,61 @@ class RunContext(Protocol):
         """A logger whose records belong to this task."""
         ...
 
-    def progress(self, fraction: float, message: str = "") -> None:
-        """Tell how far the task is, from 0.0 to 1.0; values outside are taken as the nearest end."""
+    def progress(self, fraction: float, message: str = "", **metrics: object) -> None:
+        """Tell how far the task is, from 0.0 to 1.0; values outside are taken as the nearest end.
+
+        `metrics` are numbers and short texts by name, such as `loss=0.03`; the newest of them are shown.
+        """
         ...
 
     def cancelled(self) -> bool:
         """Whether the task should end soon of its own accord; it will be killed when it does not."""
         ...
 
+    @property
+    def folder(self) -> Path:
+        """The task's own folder, removed when it is over; of tasks that have inputs or secrets, or ask for `files`.
+
+        Raises `UsageError` when the task has none. Outside a fleet it is a temporary folder.
+        """
+        ...
+
+    @property
+    def inputs(self) -> Path:
+        """The folder of what the task was submitted with."""
+        ...
+
+    @property
+    def outputs(self) -> Path:
+        """The folder of what the task leaves: kept when it returns, and with its result only."""
+        ...
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """What an earlier attempt of this task has saved last; None when there is nothing."""
+        ...
+
+    def save_checkpoint(self, name: str) -> None:
+        """Keep the file or folder `checkpoint/<name>` for a later attempt. It must stay as it is from now on."""
+        ...
+
+    def secret(self, name: str) -> str:
+        """The value of a secret that the task names. Raises `UsageError` for any other."""
+        ...
+
 
 @final
-class NoRun:
-    """The double outside a fleet: nothing is reported, nothing is cancelled."""
+class NoRun(TaskFiles):
+    """The double outside a fleet: nothing is reported, nothing is cancelled, files lie in a temporary folder."""
+
+    def __init__(self) -> None:
+        self._loose = LooseFiles()
+        super().__init__(None, None, {}, lambda _: None)
+
+    @property
+    def folder(self) -> Path:
+        """A temporary folder, the same one as long as this process lives."""
+        return self._loose.path()
 
     @property
     def task_id(self) -> str:
@@ -72,7 +118,7 @@ class NoRun:
         """The logger named "tenure.task"."""
         return logging.getLogger("tenure.task")
 
-    def progress(self, fraction: float, message: str = "") -> None:
+    def progress(self, fraction: float, message: str = "", **metrics: object) -> None:
         """Does nothing."""
 
     def cancelled(self) -> bool:

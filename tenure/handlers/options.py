@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, final
 
@@ -10,7 +10,8 @@ from tenure.errors import UsageError
 from tenure.protocol.durations import Duration, duration_ms
 
 if TYPE_CHECKING:
-    from tenure.protocol.envelope import Retry
+    from tenure.protocol.artifact import Input
+    from tenure.protocol.envelope import Limits, Retry
 
 Start: TypeAlias = Literal["granted", "claimed"]
 
@@ -42,6 +43,15 @@ class TaskOptions(TypedDict, total=False):
     """Whole amounts that the worker must have free, by name."""
     label: str
     """Free text shown in lists."""
+    files: bool
+    """Whether a function gets a folder of its own for outputs and checkpoints (`tenure.current().outputs`); inputs and
+    secrets bring one, too, and a program always has one. Default: no."""
+    secrets: Iterable[str]
+    """Names of secrets that the worker's host must know; the task finds their values as files."""
+    limits: Limits
+    """What one attempt may use. Default: what the worker allows."""
+    keep_folder: bool
+    """Whether the worker keeps the task's folder after the attempt, for a person to look at."""
 
 
 @final
@@ -61,6 +71,11 @@ class TaskDefaults:
     labels: tuple[tuple[str, str], ...] = ()
     resources: tuple[tuple[str, int], ...] = ()
     label: str | None = None
+    files: bool | None = None
+    secrets: tuple[str, ...] = ()
+    limits: Limits | None = None
+    keep_folder: bool | None = None
+    inputs: tuple[Input, ...] = ()
 
     def under(self, later: TaskDefaults) -> TaskDefaults:
         """These defaults, with everything that `later` says put over them."""
@@ -84,6 +99,7 @@ def defaults_of(options: TaskOptions) -> TaskDefaults:
         said.pop(name, None)
     for name in ("labels", "resources"):
         said[name] = _pairs(name, said.get(name))
+    said["secrets"] = _names("secrets", said.get("secrets"))
     if said.get("exclusive") and said.get("start") == "claimed":
         raise UsageError(
             'exclusive=True contradicts start="claimed"', "An exclusive task starts on a grant; drop one of the two"
@@ -93,6 +109,12 @@ def defaults_of(options: TaskOptions) -> TaskDefaults:
 
 def _said(later: object, earlier: object) -> Any:  # noqa: ANN401 - one of the two, whatever the field's type is
     return earlier if later is None or later == () else later
+
+
+def _names(name: str, given: Iterable[str] | None) -> tuple[str, ...]:
+    if isinstance(given, str):
+        raise UsageError(f"{name} is one text", f'Give names one by one: {name}=["{given[:40]}"]')
+    return tuple(dict.fromkeys(given or ()))
 
 
 def _pairs(name: str, given: Mapping[str, Any] | None) -> tuple[tuple[Any, Any], ...]:

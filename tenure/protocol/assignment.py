@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, TypeAdapter
 
+from tenure.protocol.artifact import Checkpoint
 from tenure.protocol.message import MAX_INT, Count, Digest, Message, TaskId
 from tenure.protocol.timing import MAX_LEASE_TTL_MS, MIN_LEASE_TTL_MS
 
@@ -24,6 +25,8 @@ class Ticket(Message):
     start: Literal["granted", "claimed"]
     exclusive: bool = False
     ttl_ms: Annotated[int, Field(ge=MIN_LEASE_TTL_MS, le=MAX_LEASE_TTL_MS)]
+    checkpoint: Checkpoint | None = None
+    """What an earlier attempt got done, if a checkpoint of it was accepted."""
 
 
 TICKET: Final = TypeAdapter(Ticket)

@@ -11,8 +11,9 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, TypeAdapter
 
+from tenure.protocol.artifact import Bundle
 from tenure.protocol.assignment import Attempt, Fence
-from tenure.protocol.message import Count, Message, Name, TaskId, Text
+from tenure.protocol.message import Count, Message, Milliseconds, Name, TaskId, Text
 from tenure.protocol.states import TaskState
 from tenure.protocol.worker_messages import Failure
 
@@ -63,7 +64,9 @@ class Query(Message):
     """Read records. `what` names the list; `where` filters by exact value of listed columns; newest first."""
 
     kind: Literal["query"] = "query"
-    what: Literal["tasks", "workers", "leases", "directives", "quarantine", "events", "capabilities", "status"]
+    what: Literal[
+        "tasks", "workers", "leases", "directives", "quarantine", "artifacts", "events", "capabilities", "status"
+    ]
     where: tuple[tuple[Name, str], ...] = ()
     limit: Annotated[int, Field(ge=1, le=10_000)] = 100
 
@@ -114,8 +117,48 @@ class Sweep(Message):
     kind: Literal["sweep"] = "sweep"
 
 
+class Adopt(Message):
+    """Accept a quarantined result after all, under a new fence. A recorded decision of the principal."""
+
+    kind: Literal["adopt"] = "adopt"
+    quarantine_id: Key
+    note: Text = ""
+
+
+class Drop(Message):
+    """Decide that a quarantined result is not wanted: its files go, the record of it stays."""
+
+    kind: Literal["drop"] = "drop"
+    quarantine_id: Key
+    note: Text = ""
+
+
+class CollectArtifacts(Message):
+    """Remove from the store what no record names and what is older than `min_age_ms`; `dry_run` only counts.
+
+    The reply says that it has begun; `artifacts` of the status says how the last one ended.
+    """
+
+    kind: Literal["collect_artifacts"] = "collect_artifacts"
+    min_age_ms: Milliseconds = 86_400_000
+    dry_run: bool = False
+
+
 Ask = Annotated[
-    Submit | Watch | Cancel | Decide | Query | Explain | Assign | RegisterWorker | BeatWorker | DrainWorker | Sweep,
+    Submit
+    | Watch
+    | Cancel
+    | Decide
+    | Query
+    | Explain
+    | Assign
+    | RegisterWorker
+    | BeatWorker
+    | DrainWorker
+    | Sweep
+    | Adopt
+    | Drop
+    | CollectArtifacts,
     Field(discriminator="kind"),
 ]
 
@@ -149,6 +192,7 @@ class Done(Message):
     fence: Fence | None = None
     value: str | None = None
     failure: Failure | None = None
+    outputs: Bundle | None = None
     detail: Text = ""
 
 

@@ -37,7 +37,7 @@ class Reason(StrEnum):
     WORLD_MISMATCH = "world_mismatch"  #: the result is of another world
     RUN_MISMATCH = "run_mismatch"  #: the result is of another run
     WRONG_WORKER = "wrong_worker"  #: the lease is bound to another worker
-    SECOND_EXECUTOR = "second_executor"  #: the lease is bound to another nonce of the same worker
+    SECOND_EXECUTOR = "second_executor"  #: the lease is bound to another nonce, or to another executor of one parent
     LEASE_EXPIRED = "lease_expired"  #: the lease ran out before this arrived
     LEASE_RELEASED = "lease_released"  #: the assignment was given back or withdrawn
     NOT_GRANTED = "not_granted"  #: the task starts on a grant only, and none was given
@@ -95,7 +95,7 @@ class Stop(Message):
 
 
 class Judged(Message):
-    """The verdict on a `Finished` or `Released`: the worker may forget the attempt."""
+    """The verdict on a `Finished`, `Released` or `ExecutorGone`: the worker may forget the attempt."""
 
     kind: Literal["judged"] = "judged"
     task_id: TaskId
@@ -105,6 +105,16 @@ class Judged(Message):
     reason: Reason | None = None
 
 
+class Kept(Message):
+    """The checkpoint of that ordinal is on record, or never will be: it need not be told again."""
+
+    kind: Literal["kept"] = "kept"
+    task_id: TaskId
+    fence: Fence
+    nonce: Nonce
+    ordinal: Count
+
+
 class Drain(Message):
     """Take nothing more, finish what runs, then leave."""
 
@@ -112,7 +122,7 @@ class Drain(Message):
 
 
 Order = Annotated[
-    Registered | SayHello | Granted | Refused | Stop | Judged | Drain,
+    Registered | SayHello | Granted | Refused | Stop | Judged | Kept | Drain,
     Field(discriminator="kind"),
 ]
 

@@ -37,6 +37,21 @@ def duration_ms(value: Duration, name: str = "a duration") -> int:
     return milliseconds
 
 
+def duration_text(milliseconds: int) -> str:
+    """A duration in the words of a sentence, in its two largest units: "45 s", "12 min", "1 h 30 min", "2 d"."""
+    parts = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
+    first = next((index for index, (unit_ms, _) in enumerate(parts) if milliseconds >= unit_ms), None)
+    if first is None:
+        return f"{milliseconds} ms"
+    unit_ms, name = parts[first]
+    text = f"{milliseconds // unit_ms} {name}"
+    # Half a minute more or less matters to nobody who has an hour, and much to somebody who has two minutes.
+    for smaller_ms, smaller in parts[first + 1 : first + 2]:
+        rest = milliseconds % unit_ms // smaller_ms
+        text = f"{text} {rest} {smaller}" if rest else text
+    return text
+
+
 def _parsed(value: object) -> int | None:
     if isinstance(value, timedelta):
         return value // timedelta(milliseconds=1)

@@ -15,22 +15,26 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, TypeAdapter, model_validator
 
 from tenure.errors import PayloadTooLarge
+from tenure.protocol.artifact import Input
 from tenure.protocol.message import MAX_ENVELOPE_BYTES, MAX_INT, Message, Milliseconds, Name, Text, decode
 from tenure.protocol.timing import DEFAULT_LEASE_TTL_MS, MAX_LEASE_TTL_MS, MIN_LEASE_TTL_MS
 
 Pairs = tuple[tuple[str, str], ...]
+Amount = Annotated[int, Field(ge=1, le=MAX_INT)] | None
 Amounts = tuple[tuple[Name, Annotated[int, Field(ge=1, le=MAX_INT)]], ...]
 
 
 class CallWork(Message):
     """Call a Python function.
 
-    `handler` is "package.module:function", `arguments` the JSON text `{"args": [...], "kwargs": {...}}`.
+    `handler` is "package.module:function", `arguments` the JSON text `{"args": [...], "kwargs": {...}}`. `files` asks
+    for a folder of its own, for outputs and checkpoints; inputs and secrets bring one, too.
     """
 
     kind: Literal["call"] = "call"
     handler: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$", max_length=255)]
     arguments: str = '{"args":[],"kwargs":{}}'
+    files: bool = False
 
     def summary(self) -> str:
         """What is called, for people."""
@@ -40,17 +44,22 @@ class CallWork(Message):
 class CommandWork(Message):
     """Run a program: `argv` as it is, no shell; `env` is added to an otherwise nearly empty environment.
 
-    `stdin` is text given to the program. Standard output becomes the value, up to the value limit.
+    `form` says how the program gives its value (docs/task_folder.md): `stdout`, what it prints, up to the value limit;
+    `folder`, the file `result.json`; `lines`, a line `{"result": ...}` among the JSON lines that it prints.
+    `parameters` is JSON text that the program finds in `task.json`, or in the first line that it reads. `stdin` is text
+    given to the program, unless it is of the form `lines`.
     """
 
     kind: Literal["command"] = "command"
     argv: Annotated[tuple[str, ...], Field(min_length=1, max_length=1000)]
     env: Pairs = ()
     stdin: str = ""
+    form: Literal["stdout", "folder", "lines"] = "stdout"
+    parameters: str = "null"
 
     def summary(self) -> str:
-        """What is run, for people, at most 200 characters."""
-        return shlex.join(self.argv)[:200]
+        """What is run, for people, in one line of at most 200 characters."""
+        return shlex.join(self.argv)[:200].replace("\n", "\\n")
 
 
 Work = Annotated[CallWork | CommandWork, Field(discriminator="kind")]
@@ -82,6 +91,20 @@ class Requirements(Message):
         return bool(self.worker or self.labels or self.resources)
 
 
+class Limits(Message):
+    """What one attempt may use; None: what the worker allows. More than the worker allows is cut down to that.
+
+    `memory_bytes` of the whole process tree, `disk_bytes` of the task's folder, `file_bytes` of one file, `files` in
+    the folder, `printed_bytes` of standard output and error together.
+    """
+
+    memory_bytes: Amount = None
+    disk_bytes: Amount = None
+    file_bytes: Amount = None
+    files: Amount = None
+    printed_bytes: Amount = None
+
+
 class Scope(Message):
     """The world (a fleet's database) and run (a group of submissions) that a result must echo."""
 
@@ -105,6 +128,12 @@ class Envelope(Message):
     delay_ms: Milliseconds = 0
     requirements: Requirements = Requirements()
     label: Text = ""
+    inputs: Annotated[tuple[Input, ...], Field(max_length=256)] = ()
+    secrets: Annotated[tuple[Name, ...], Field(max_length=64)] = ()
+    """Names of secrets that the worker's host knows; their values are nowhere but there."""
+    limits: Limits = Limits()
+    keep_folder: bool = False
+    """Whether the worker keeps the task's folder after the attempt, for a person to look at."""
 
     @model_validator(mode="after")
     def _exclusive_waits_for_a_grant(self) -> Envelope:

@@ -21,7 +21,8 @@ MAX_ENTRY_BYTES: Final = 768 * 1024
 MAX_INT: Final = 2**53 - 1
 """Whole numbers stay exact in every JSON reader up to here (RFC 8785)."""
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$")]
+_NAME: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"
+Name = Annotated[str, Field(pattern=_NAME)]
 """An ASCII identifier: capability, worker, site, label key, run."""
 
 TaskId = Annotated[str, Field(pattern=r"^[0-9A-Z]{26}$")]
@@ -80,6 +81,10 @@ def _described(problem: ErrorDetails) -> str:
             place, text = place[:-1], "a field that does not belong there"
         case "union_tag_invalid":
             text = "no kind that is known"
+        case "string_pattern_mismatch" if _NAME in text:
+            text = "a name has 1 to 64 letters, digits, _, - and ., and begins with none of the last two"
+        case "value_error":
+            text = text.removeprefix("Value error, ")
         case _:
             pass
     return f"{'.'.join(map(str, place)) or 'message'}: {text}"

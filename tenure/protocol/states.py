@@ -1,7 +1,7 @@
 """Every state machine, as one table each. Code, SQL triggers and diagrams all come from these tables.
 
-Rule: whatever moves a task, lease, worker or directive is listed here, or the store's triggers refuse it: the first
-migration holds the same tables (a test compares the two). Terminal states have no way out.
+Rule: whatever moves a task, lease, worker, directive or artifact is listed here, or the store's triggers refuse it: the
+migrations hold the same tables (a test compares the two). Terminal states have no way out.
 """
 
 from __future__ import annotations
@@ -55,9 +55,17 @@ class DirectiveState(StrEnum):
     DENIED = "DENIED"  #: no further attempt
 
 
+class ArtifactState(StrEnum):
+    """Where what a task has made stands."""
+
+    ACCEPTED = "ACCEPTED"  #: on record; its contents still lie in the staging place
+    PROMOTED = "PROMOTED"  #: its contents are objects of the store
+    COLLECTED = "COLLECTED"  #: not wanted any more: its contents go with the next collection
+
+
 TASK: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
-        TaskState.QUEUED: frozenset({TaskState.OFFERED, TaskState.CANCELLED}),
+        TaskState.QUEUED: frozenset({TaskState.OFFERED, TaskState.CANCELLED, TaskState.SUCCEEDED}),
         TaskState.OFFERED: frozenset({TaskState.RUNNING, TaskState.QUEUED, TaskState.CANCELLING, TaskState.CANCELLED}),
         TaskState.RUNNING: frozenset(
             {
@@ -76,7 +84,10 @@ TASK: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         TaskState.ABANDONED: frozenset(),
     }
 )
-"""RUNNING -> QUEUED is a failed attempt whose directive was approved, or an assignment given back unstarted."""
+"""RUNNING -> QUEUED is a failed attempt whose directive was approved, or an assignment given back unstarted.
+
+QUEUED or LOST -> SUCCEEDED happens only by the adoption of a quarantined result.
+"""
 
 LEASE: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
@@ -106,8 +117,16 @@ DIRECTIVE: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     }
 )
 
+ARTIFACT: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        ArtifactState.ACCEPTED: frozenset({ArtifactState.PROMOTED, ArtifactState.COLLECTED}),
+        ArtifactState.PROMOTED: frozenset({ArtifactState.COLLECTED}),
+        ArtifactState.COLLECTED: frozenset(),
+    }
+)
+
 TABLES: Final[Mapping[str, Mapping[str, frozenset[str]]]] = MappingProxyType(
-    {"task": TASK, "lease": LEASE, "worker": WORKER, "directive": DIRECTIVE}
+    {"task": TASK, "lease": LEASE, "worker": WORKER, "directive": DIRECTIVE, "artifact": ARTIFACT}
 )
 """Each machine's table by the name of its SQL table."""
 
@@ -117,8 +136,12 @@ TERMINAL_TASK_STATES: Final = frozenset(state for state, onward in TASK.items() 
 
 def diagram(machine: str) -> str:
     """The Mermaid state diagram of `machine`, drawn from its table; the docs hold exactly this text."""
+    return drawing(TABLES[machine])
+
+
+def drawing(table: Mapping[str, frozenset[str]]) -> str:
+    """The Mermaid state diagram of a table whose first state is where everything begins."""
     lines = ["stateDiagram-v2"]
-    table = TABLES[machine]
     lines.append(f"    [*] --> {next(iter(table))}")
     for before, onward in table.items():
         lines.extend(f"    {before} --> {after}" for after in sorted(onward))

@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, TypeAdapter, model_validator
 
+from tenure.protocol.artifact import Bundle
 from tenure.protocol.assignment import Attempt, Fence
 from tenure.protocol.envelope import Amounts, Pairs, Scope
 from tenure.protocol.message import (
@@ -27,6 +28,9 @@ from tenure.protocol.message import (
 )
 from tenure.protocol.timing import MAX_LEASE_TTL_MS, MIN_LEASE_TTL_MS
 
+MAX_METRICS: Final = 4_000
+"""Characters of the metrics that go with one progress message."""
+
 
 class Cause(StrEnum):
     """Why an attempt ended without a result, or was given back."""
@@ -39,6 +43,17 @@ class Cause(StrEnum):
     COLLATERAL = "collateral"  #: shared a process with a task that had to be killed
     DRAINED = "drained"  #: stopped because the worker was told to end at once
     AGENT_RESTARTED = "agent_restarted"  #: the worker's agent died and a new one found nothing running
+    # What a launcher's substrate says of an executor:
+    EXECUTOR_DIED = "executor_died"  #: its process, container or work-horse ended without a word
+    EXECUTOR_REMOVED = "executor_removed"  #: somebody deleted its job, pod or placement group
+    OOM_KILLED = "oom_killed"  #: ended by the kernel or its node for want of memory
+    EVICTED = "evicted"  #: its node threw it out
+    PREEMPTED = "preempted"  #: it had to make room for something more important
+    NODE_GONE = "node_gone"  #: the machine that it ran on is gone
+    DEADLINE_EXCEEDED = "deadline_exceeded"  #: the substrate ended it at a time limit of its own
+    IMAGE_UNAVAILABLE = "image_unavailable"  #: its container image could not be fetched
+    UNSCHEDULABLE = "unschedulable"  #: no room for it was found in time
+    LAUNCH_REFUSED = "launch_refused"  #: the substrate did not take it
 
 
 class FailureKind(StrEnum):
@@ -54,6 +69,17 @@ class FailureKind(StrEnum):
     RESULT_NOT_JSON = "result_not_json"  #: the returned value has no JSON form
     RESULT_TOO_LARGE = "result_too_large"  #: the value is over the limit
     COMMAND_NOT_FOUND = "command_not_found"  #: argv[0] cannot be executed
+    OUT_OF_MEMORY = "out_of_memory"  #: used more memory than its limit, or the kernel ended it for want of memory
+    DISK_LIMIT = "disk_limit"  #: its folder grew over the limit, or the disk was full
+    FILE_TOO_LARGE = "file_too_large"  #: wrote a file over the limit
+    TOO_MANY_FILES = "too_many_files"  #: made more files than the limit
+    PRINTED_TOO_MUCH = "printed_too_much"  #: printed more than the limit
+    FORBIDDEN_PATH = "forbidden_path"  #: a link, device, pipe or path that leaves the folder, among its outputs
+    INVALID_RESULT = "invalid_result"  #: ended well, but its result is missing or is not JSON
+    INPUT_UNAVAILABLE = "input_unavailable"  #: an input or checkpoint could not be fetched, or is damaged
+    UNKNOWN_SECRET = "unknown_secret"  # noqa: S105 - the worker's host does not know a secret that the task names
+    OUTPUTS_NOT_STORED = "outputs_not_stored"  #: the store could not be reached, or was full
+    OUTPUTS_DAMAGED = "outputs_damaged"  #: what was found in the staging place is not what the worker reported
 
 
 NEVER_RETRIED: Final = frozenset(
@@ -64,6 +90,7 @@ NEVER_RETRIED: Final = frozenset(
         FailureKind.RESULT_NOT_JSON,
         FailureKind.RESULT_TOO_LARGE,
         FailureKind.COMMAND_NOT_FOUND,
+        FailureKind.FORBIDDEN_PATH,
     }
 )
 """Failures that another attempt cannot cure; they never use up a retry budget."""
@@ -107,7 +134,8 @@ class Held(Message):
 
     task_id: TaskId
     fence: Fence
-    state: Literal["claimed", "running", "finished", "stopping"]
+    state: Literal["claimed", "launched", "running", "finished", "stopping"]
+    """`launched` is said by a worker whose launcher starts executors: it renews the offer, not an executor's lease."""
 
 
 class Hello(Message):
@@ -118,6 +146,8 @@ class Hello(Message):
 
     kind: Literal["hello"] = "hello"
     ordinal: Count = 0
+    executor_of: Name | None = None
+    """The worker whose launcher started this one, which runs one assignment and leaves; None for all others."""
     predecessor: Count = 0
     """The generation before this one on this host, if all that it had started is proved gone; else 0."""
     slots: Annotated[int, Field(ge=1, le=4096)]
@@ -125,6 +155,8 @@ class Hello(Message):
     labels: Pairs = ()
     resources: Amounts = ()
     ttl_ms: Annotated[int, Field(ge=MIN_LEASE_TTL_MS, le=MAX_LEASE_TTL_MS)]
+    remaining_ms: Milliseconds | None = None
+    """For how long a task may still run here, on a worker that has an end of its own; None: it has none."""
     held: tuple[Held, ...] = ()
     host: Text = ""
     pid: Count = 0
@@ -151,6 +183,12 @@ class Finished(Message):
     scope: Scope
     outcome: Outcome
     duration_ms: Milliseconds
+    outputs: Bundle | None = None
+    """The files that it left in `outputs/`: staged under the fence, not in the store before acceptance."""
+    notes: Annotated[tuple[Text, ...], Field(max_length=16)] = ()
+    """What a person should know about a result that is good, such as processes that were left behind and ended."""
+    printed: bool = False
+    """Whether the attempt has a log at the broker: what it has printed is then kept."""
 
 
 class Released(Message):
@@ -166,16 +204,49 @@ class Released(Message):
     started: bool
     tree_gone: bool
     detail: Text = ""
+    printed: bool = False
+    """Whether the attempt has a log at the broker."""
 
 
 class Progressed(Message):
-    """How far a running task is; `cursor` grows by one per message of an attempt."""
+    """How far a running task is; `cursor` grows by one per message of an attempt. `metrics` is a JSON object."""
 
     kind: Literal["progressed"] = "progressed"
     binding: Binding
     cursor: Count
     fraction_ppm: Annotated[int, Field(ge=0, le=1_000_000)]
     message: Text = ""
+    metrics: Annotated[str, Field(max_length=MAX_METRICS)] = ""
+
+
+class Checkpointed(Message):
+    """A running task has saved its state under that name; it is staged under the fence. Told until it is `Kept`.
+
+    `ordinal` grows by one per checkpoint of an attempt.
+    """
+
+    kind: Literal["checkpointed"] = "checkpointed"
+    binding: Binding
+    ordinal: Count
+    name: Name
+    bundle: Bundle
+
+
+class ExecutorGone(Message):
+    """The launcher of this worker says that the executor of an assignment is over, or never came to be.
+
+    Taken only from the worker whose executor the lease is bound to, or for whom the offer is and which no other one's
+    heartbeat lists. An offer is given back, for no executor runs without a grant. A lease that an executor is bound to
+    is released with that cause when `proved` says that its processes are gone and it is not heard, and otherwise runs
+    out by itself, with that cause as its reason. Told until it is `Judged`; the nonce is the teller's own and only
+    names what is answered.
+    """
+
+    kind: Literal["executor_gone"] = "executor_gone"
+    binding: Binding
+    cause: Cause
+    proved: bool
+    detail: Text = ""
 
 
 class Leaving(Message):
@@ -185,7 +256,10 @@ class Leaving(Message):
     gone: bool
 
 
-WorkerEvent = Annotated[Hello | Claimed | Finished | Released | Progressed | Leaving, Field(discriminator="kind")]
+WorkerEvent = Annotated[
+    Hello | Claimed | Finished | Released | ExecutorGone | Progressed | Checkpointed | Leaving,
+    Field(discriminator="kind"),
+]
 
 
 class Report(Message):
@@ -211,6 +285,8 @@ class Heartbeat(Message):
     sequence: Count
     window: Annotated[int, Field(ge=0, le=4096)]
     held: tuple[Held, ...]
+    remaining_ms: Milliseconds | None = None
+    """As in `Hello`, at the time of this heartbeat."""
 
 
 HEARTBEAT: Final = TypeAdapter(Heartbeat)

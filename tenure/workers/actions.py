@@ -5,17 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
+from tenure.workers.provision import BARE
+
 if TYPE_CHECKING:
     from tenure.protocol.envelope import CallWork, CommandWork
     from tenure.protocol.worker_messages import (
         Binding,
+        Checkpointed,
         Claimed,
+        ExecutorGone,
         Finished,
         Hello,
         Leaving,
         Progressed,
         Released,
     )
+    from tenure.workers.provision import Provision
 
 
 @final
@@ -23,7 +28,7 @@ if TYPE_CHECKING:
 class Tell:
     """Report an event. `keep` asks for a place in the spool first."""
 
-    event: Hello | Claimed | Finished | Released | Progressed | Leaving
+    event: Hello | Claimed | Finished | Released | ExecutorGone | Progressed | Checkpointed | Leaving
     keep: bool = False
 
 
@@ -45,6 +50,7 @@ class StartCall:
     call: int
     binding: Binding
     work: CallWork
+    provision: Provision = BARE
 
 
 @final
@@ -56,6 +62,7 @@ class StartCommand:
     call: int
     binding: Binding
     work: CommandWork
+    provision: Provision = BARE
 
 
 @final
@@ -78,10 +85,15 @@ class CancelCall:
 @final
 @dataclass(frozen=True, slots=True)
 class EndTree:
-    """End the whole process tree of a slot: SIGTERM, after `grace_ms` SIGKILL, until nothing is left."""
+    """End the whole process tree of a slot: SIGTERM, after `grace_ms` SIGKILL, until nothing is left.
+
+    `is_late` says that nobody wants it to end but that its right to run is over: what has come to its own end before is
+    still staged and told, as evidence.
+    """
 
     slot: int
     grace_ms: int
+    is_late: bool = False
 
 
 @final

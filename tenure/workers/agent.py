@@ -7,22 +7,37 @@ factory of broker connections, call `run`, and `request_drain` from the handlers
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 from tenure.errors import BrokerUnreachable
+from tenure.processes.linux import adopt_orphans, forbid_inspection
+from tenure.workers.host_secrets import known_secrets
 from tenure.workers.identity import assume
-from tenure.workers.linux import adopt_orphans, forbid_inspection
 from tenure.workers.shift import Shift, Surroundings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tenure.artifacts.base import Porter
     from tenure.broker.base import WorkerBroker
     from tenure.clock import Clock, Entropy
+    from tenure.workers.identity import Identity
     from tenure.workers.options import WorkerOptions
     from tenure.workers.shift import Summary
 
 _LOG: Final = logging.getLogger(__name__)
+
+
+class Working(Protocol):
+    """An agent at work: `shift.Shift` runs tasks itself, `launch_shift.LaunchShift` has a launcher start executors."""
+
+    def ask_to_drain(self, times: int) -> None:
+        """End the work: once lets what runs finish, twice ends it. Safe in a signal handler."""
+        ...
+
+    def work(self) -> Summary:
+        """Work until drained."""
+        ...
 
 
 @final
@@ -34,17 +49,27 @@ class Agent:
         connect: makes a connection for a worker id; called once per line to the broker, and again after a failure.
         clock: time.
         entropy: nonces and jitter.
+        porter: starts a porter for a store's address; None: this worker's tasks have no artifacts.
+        begin: what the agent does once it knows who it is.
     """
 
     def __init__(
-        self, options: WorkerOptions, connect: Callable[[str], WorkerBroker], clock: Clock, entropy: Entropy
+        self,
+        options: WorkerOptions,
+        connect: Callable[[str], WorkerBroker],
+        clock: Clock,
+        entropy: Entropy,
+        porter: Callable[[str], Porter] | None = None,
+        begin: Callable[[Identity, Surroundings], Working] = Shift,
     ) -> None:
         self._options = options
         self._connect = connect
         self._clock = clock
         self._entropy = entropy
+        self._porter = porter
+        self._begin = begin
         self._drains_asked = 0
-        self._shift: Shift | None = None
+        self._shift: Working | None = None
 
     def request_drain(self) -> None:
         """End the worker: the first call lets what runs finish, a second one ends it. Safe in a signal handler."""
@@ -56,10 +81,11 @@ class Agent:
         """Work until drained; answers what was done.
 
         Raises:
-            InvalidSettings: the worker's id or folder cannot be used.
+            InvalidSettings: the worker's id or folder cannot be used, or its secrets can be read by others.
             WorkerBusy: another agent of this worker id runs on this host.
             BrokerRefused: the broker does not let this worker in.
         """
+        secrets = known_secrets(self._options.secrets_dir)
         identity = assume(self._options.state_dir, self._options.worker_id, self._clock, self._entropy)
         try:
             self._try_broker(identity.worker_id)
@@ -67,9 +93,14 @@ class Agent:
             if self._options.adopts:
                 adopt_orphans()
             surroundings = Surroundings(
-                self._options, lambda: self._connect(identity.worker_id), self._clock, self._entropy
+                self._options,
+                lambda: self._connect(identity.worker_id),
+                self._clock,
+                self._entropy,
+                self._porter,
+                secrets,
             )
-            self._shift = Shift(identity, surroundings)
+            self._shift = self._begin(identity, surroundings)
             if self._drains_asked:
                 self._shift.ask_to_drain(self._drains_asked)
             return self._shift.work()

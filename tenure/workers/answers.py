@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final, final
 from tenure.protocol.control_messages import Granted, Judged, Refused, Stop
 from tenure.protocol.worker_messages import Cause
 from tenure.workers.actions import Tell
-from tenure.workers.conclusions import give_back
+from tenure.workers.checkpoints import Checkpoints
+from tenure.workers.conclusions import disclose, give_back
 from tenure.workers.holds import Hold, Stage
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Answers:
         self._rights = rights
         self._intake = intake
         self._stopper = stopper
+        self.checkpoints: Final = Checkpoints(ledger)
 
     def granted(self, order: Granted, now_ms: int) -> None:
         """The lease is bound: start, unless the right to run has passed meanwhile."""
@@ -48,6 +50,7 @@ class Answers:
         hold = self._ledger.find((order.task_id, order.fence))
         if hold is None or hold.binding.nonce != order.nonce:
             return
+        disclose(self._ledger, hold, now_ms)
         if hold.stage is Stage.PLACED:
             hold.detail = f"the claim was refused: {order.reason}"
             self._stopper.stop(hold, Cause.CANCELLED, now_ms)
@@ -61,7 +64,7 @@ class Answers:
         hold = self._ledger.find(key)
         if hold is not None:
             self._stopper.stop(hold, Cause.CANCELLED, now_ms)
-        elif not self._ledger.knows(key):
+        elif not self._ledger.recall(key):
             self._intake.stop_early(key)
 
     def judged(self, order: Judged) -> None:
@@ -74,6 +77,7 @@ class Answers:
     def repeat(self, now_ms: int, *, at_once: bool = False) -> None:
         """Tell again what has been unanswered for long; `at_once` when it may have been lost."""
         for hold in self._ledger.holds():
+            self.checkpoints.repeat(hold, now_ms, at_once=at_once)
             if hold.stage is Stage.OVER:
                 self._repeat_report(hold, now_ms, at_once=at_once)
             elif hold.stage is Stage.ASKING or hold.claim_told:

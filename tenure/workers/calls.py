@@ -28,6 +28,8 @@ class Call:
     fence: int
     handler: str
     arguments: str
+    files: str = ""
+    """Of a call with files, the JSON text of `folder`, `checkpoint` (a path, or "") and `secrets` (paths by name)."""
 
 
 @final
@@ -44,6 +46,12 @@ def call_packet(call: int, head: tuple[str, int, int], handler: str, arguments: 
     return f"c{call} {task_id} {attempt} {fence} {handler}\n{arguments}".encode()
 
 
+def files_packet(call: Call) -> bytes:
+    """The packet of a call with files."""
+    head = f"w{call.call} {call.task_id} {call.attempt} {call.fence} {call.handler}"
+    return f"{head}\n{call.files}\n{call.arguments}".encode()
+
+
 def cancel_packet(call: int) -> bytes:
     """The packet that cancels a call."""
     return b"x%d" % call
@@ -56,14 +64,15 @@ def read_packet(packet: bytes) -> Call | Cancel:
             return Cancel(int(packet[1:]))
         head, arguments = packet[1:].decode().split("\n", 1)
         call, task_id, attempt, fence, handler = head.split(" ")
-        return Call(int(call), task_id, int(attempt), int(fence), handler, arguments)
+        files, arguments = arguments.split("\n", 1) if packet[:1] == b"w" else ("", arguments)
+        return Call(int(call), task_id, int(attempt), int(fence), handler, arguments, files)
     except ValueError as error:
         raise BrokenMessage("a call's packet could not be read") from error
 
 
 def packet_call(packet: bytes) -> int | None:
     """The number of the call in a packet that was taken back; None when it is no call."""
-    return int(packet[1 : packet.index(b" ")]) if packet[:1] == b"c" else None
+    return int(packet[1 : packet.index(b" ")]) if packet[:1] in {b"c", b"w"} else None
 
 
 @final
@@ -98,11 +107,32 @@ class Dropped:
 @final
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A running call tells how far it is."""
+    """A running call tells how far it is; `metrics` is the JSON text of an object, or empty."""
 
     call: int
     fraction_ppm: int
     message: str
+    metrics: str = ""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """A running call has printed; see `tenure.broker.base.LogChunk`."""
+
+    call: int
+    position: int
+    stream: int
+    text: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A running call says that its checkpoint of that name is whole."""
+
+    call: int
+    name: str
 
 
 @final
@@ -120,7 +150,8 @@ class Ready:
     """The child has started and reads calls."""
 
 
-FromChild = Returned | Raised | Dropped | Progress | Imported | Ready
+Told = Returned | Raised | Dropped | Progress | Imported | Ready
+FromChild = Told | Printed | Saved
 
 
 def write_frame(message: FromChild) -> bytes:
@@ -132,8 +163,18 @@ def write_frame(message: FromChild) -> bytes:
             return f"f{call} {duration_ms}\n{failure}".encode()
         case Dropped(call, duration_ms):
             return f"d{call} {duration_ms}\n".encode()
-        case Progress(call, fraction_ppm, text):
-            return f"p{call} {fraction_ppm}\n{text}".encode()
+        case _:
+            return _write_remark(message)
+
+
+def _write_remark(message: Progress | Printed | Saved | Ready | Imported) -> bytes:
+    match message:
+        case Progress(call, fraction_ppm, text, metrics):
+            return f"p{call} {fraction_ppm}\n{metrics}\n{text}".encode(errors="replace")
+        case Printed(call, position, stream, text):
+            return f"o{call} {position}\n{stream}{text}".encode(errors="replace")
+        case Saved(call, name):
+            return f"k{call} 0\n{name}".encode()
         case Ready():
             return b"r0 0\n"
         case Imported(handler, is_async):
@@ -155,8 +196,19 @@ def read_frame(body: bytes) -> FromChild:
             return Raised(call, number, text)
         case "d":
             return Dropped(call, number)
+        case _:
+            return _read_remark(kind, call, number, text)
+
+
+def _read_remark(kind: str, call: int, number: int, text: str) -> FromChild:
+    match kind:
         case "p":
-            return Progress(call, min(max(number, 0), 1_000_000), text)
+            metrics, _, message = text.partition("\n")
+            return Progress(call, min(max(number, 0), 1_000_000), message, metrics)
+        case "o":
+            return Printed(call, max(number, 0), 1 if text[:1] == "1" else 2, text[1:])
+        case "k":
+            return Saved(call, text)
         case "r":
             return Ready()
         case "h":

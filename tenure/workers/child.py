@@ -1,7 +1,7 @@
 """The child: a reused process that imports handlers and runs calls.
 
 Sync handlers run one at a time in the main thread; async handlers run side by side in one event loop. Results go out at
-once, over a socket of their own: whatever handlers print goes to the agent's log.
+once, over a socket of their own, and with them what calls print; whatever else is printed goes to the worker's own log.
 
 User code may do anything here. It may end the process (the runner reports that), raise anything (a failure like any
 other), fork (a copy that comes back from a handler ends at once), or spoil the descriptors (the agent then ends the
@@ -17,15 +17,18 @@ import os
 import signal
 import socket
 import sys
+from threading import RLock
 from typing import TYPE_CHECKING, Final, final
 
 from tenure.clock import SystemClock
 from tenure.handlers.context import running
 from tenure.handlers.resolve import Handler, load
+from tenure.processes.frames import frame
 from tenure.workers.calls import MAX_PACKET_BYTES, Call, FromChild, Imported, Ready, Returned, read_packet, write_frame
 from tenure.workers.child_failures import failed, rendered
+from tenure.workers.child_prints import Prints, capture
 from tenure.workers.child_run import Run, Stopped
-from tenure.workers.frames import frame
+from tenure.workers.child_secrets import GivenSecrets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +52,12 @@ class Child:
         self.calls: Final = calls
         self.clock: Final = clock
         self._results = results
+        # Reentrant, because a signal handler may tell something while its thread does.
+        self._sending = RLock()
+        self.given: Final = GivenSecrets()
+        """The secrets that calls were given."""
+        self.prints: Final = Prints(self.send, clock, self.given)
+        """What calls print."""
         self._allowed = allowed
         self._handlers: dict[str, Handler] = {}
         self._pid = os.getpid()
@@ -73,7 +82,7 @@ class Child:
         except Stopped:
             raise
         except BaseException as error:  # noqa: BLE001 - importing runs user code, which may raise anything
-            self.send(failed(call.call, self.clock.elapsed_ms() - began_ms, error))
+            self.send(failed(call.call, self.clock.elapsed_ms() - began_ms, error, self.given))
             return
         if handler.is_async:
             self._run_loop(call)
@@ -83,14 +92,17 @@ class Child:
     def _run_sync(self, handler: Handler, call: Call) -> FromChild:
         began_ms = self.clock.elapsed_ms()
         try:
-            self._run = self.context(call)
-            with running(self._run):
-                value = handler.call(call.arguments)
-            return Returned(call.call, self.clock.elapsed_ms() - began_ms, rendered(value))
+            self._run = run = self.context(call)
+            try:
+                with running(run):
+                    value = handler.call(call.arguments)
+            finally:
+                self.prints.end(run)
+            return Returned(call.call, self.clock.elapsed_ms() - began_ms, rendered(value, self.given))
         except Stopped:
             raise
         except BaseException as error:  # noqa: BLE001 - user code may raise anything
-            return failed(call.call, self.clock.elapsed_ms() - began_ms, error)
+            return failed(call.call, self.clock.elapsed_ms() - began_ms, error, self.given)
         finally:
             self._run = None
 
@@ -105,13 +117,15 @@ class Child:
 
     def context(self, call: Call) -> Run:
         """What `tenure.current()` gives to that call."""
-        return Run(call, self.send, self.clock)
+        return Run(call, self.send, self.clock, self.given)
 
     def send(self, message: FromChild) -> None:
         """Send a message to the agent; never from a forked copy of this process."""
         if os.getpid() != self._pid:
             os._exit(1)
-        self._results.sendall(frame(write_frame(message)))
+        data = frame(write_frame(message))
+        with self._sending:
+            self._results.sendall(data)
 
     def _run_loop(self, first: Call) -> None:
         # Loaded here: asyncio doubles the time that a child with sync handlers takes to start.
@@ -139,10 +153,13 @@ def main(arguments: list[str]) -> int:
     os.dup2(2, 1)
     sys.stdout = os.fdopen(1, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
     child = Child(socket.socket(fileno=int(calls)), socket.socket(fileno=int(results)), allowed, SystemClock())
+    capture(child.prints)
     try:
         child.serve()
     except (Stopped, OSError):
         return 1
+    finally:
+        child.prints.close()
     return 0
 
 

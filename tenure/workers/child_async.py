@@ -71,7 +71,7 @@ class Loop:
         except Stopped:
             raise
         except BaseException as error:  # noqa: BLE001 - importing runs user code, which may raise anything
-            self._child.send(failed(call.call, self._child.clock.elapsed_ms() - began_ms, error))
+            self._child.send(failed(call.call, self._child.clock.elapsed_ms() - began_ms, error, self._child.given))
             return
         loop = asyncio.get_running_loop()
         if not handler.is_async:
@@ -87,9 +87,12 @@ class Loop:
     async def _run(self, call: Call, handler: Handler, context: Run) -> None:
         began_ms = self._child.clock.elapsed_ms()
         try:
-            with running(context):
-                value = await handler.call(call.arguments)
-            message: FromChild = Returned(call.call, self._elapsed_ms(began_ms), rendered(value))
+            try:
+                with running(context):
+                    value = await handler.call(call.arguments)
+            finally:
+                self._child.prints.end(context)
+            message: FromChild = Returned(call.call, self._elapsed_ms(began_ms), rendered(value, self._child.given))
         except Stopped:
             raise
         except asyncio.CancelledError as error:
@@ -98,9 +101,9 @@ class Loop:
             if context.stopped:
                 message = Dropped(call.call, self._elapsed_ms(began_ms))
             else:
-                message = failed(call.call, self._elapsed_ms(began_ms), error)
+                message = failed(call.call, self._elapsed_ms(began_ms), error, self._child.given)
         except BaseException as error:  # noqa: BLE001 - user code may raise anything
-            message = failed(call.call, self._elapsed_ms(began_ms), error)
+            message = failed(call.call, self._elapsed_ms(began_ms), error, self._child.given)
         self._child.send(message)
 
     def _elapsed_ms(self, began_ms: int) -> int:

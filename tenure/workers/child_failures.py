@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import traceback
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tenure.errors import HandlerNotAllowed, InvalidArguments, PayloadTooLarge, TenureError, UnknownHandler
 from tenure.handlers.json_text import to_json
 from tenure.workers.calls import Raised
+
+if TYPE_CHECKING:
+    from tenure.workers.child_secrets import GivenSecrets
 
 _MAX_MESSAGE: Final = 2_000
 _MAX_TRACE: Final = 12_000
@@ -27,19 +30,21 @@ class Unfit(Exception):
         self.kind = kind
 
 
-def rendered(value: object) -> str:
-    """The value as JSON text. Raises `Unfit`."""
+def rendered(value: object, given: GivenSecrets) -> str:
+    """The value as JSON text, without what was `given` to the call. Raises `Unfit`."""
     try:
-        return to_json(value)
+        return given.json(to_json(value))
     except PayloadTooLarge as error:
         raise Unfit("result_too_large", error) from error
     except TenureError as error:
         raise Unfit("result_not_json", error) from error
 
 
-def failed(call: int, duration_ms: int, error: BaseException) -> Raised:
-    """The message about a call that raised."""
-    fields = {"kind": kind_of(error), "message": _one_line(error), "trace": _trace(error)}
+def failed(call: int, duration_ms: int, error: BaseException, given: GivenSecrets) -> Raised:
+    """The message about a call that raised, without what was `given` to it."""
+    # Masked before they are cut: half a secret is too much.
+    message, trace = given.text(_one_line(error))[:_MAX_MESSAGE], given.text(_trace(error))[-_MAX_TRACE:]
+    fields = {"kind": kind_of(error), "message": message, "trace": trace}
     return Raised(call, duration_ms, json.dumps(fields))
 
 
@@ -56,7 +61,7 @@ def _one_line(error: BaseException) -> str:
     except Exception:  # noqa: BLE001 - the user's own __str__
         text = "(its text could not be made)"
     text = text if isinstance(error, (Unfit, TenureError)) else f"{type(error).__name__}: {text}"
-    return _printable(text)[:_MAX_MESSAGE]
+    return _printable(text)
 
 
 def _trace(error: BaseException) -> str:
@@ -66,7 +71,7 @@ def _trace(error: BaseException) -> str:
         text = "".join(traceback.format_exception(error))
     except Exception:  # noqa: BLE001 - the user's own __str__
         return ""
-    return _printable(text)[-_MAX_TRACE:]
+    return _printable(text)
 
 
 def _printable(text: str) -> str:

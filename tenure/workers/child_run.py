@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
-from tenure.workers.calls import Call, Progress
+from tenure.handlers.context import running
+from tenure.handlers.context_files import TaskFiles
+from tenure.workers.calls import Call, Progress, Saved
+from tenure.workers.child_metrics import rendered
+from tenure.workers.child_secrets import GivenSecrets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from tenure.clock import Clock
     from tenure.workers.calls import FromChild
+    from tenure.workers.child_sheet import Sheet
 
 _PROGRESS_MS: Final = 100
 _MAX_MESSAGE: Final = 1_000
@@ -23,16 +30,24 @@ class Stopped(BaseException):
 
 
 @final
-class Run:
-    """The context of one call. `send` takes messages to the agent."""
+class Run(TaskFiles):
+    """The context of one call. `send` takes messages to the agent; what is `given` to the call is never in them."""
 
-    def __init__(self, call: Call, send: Callable[[FromChild], None], clock: Clock) -> None:
+    def __init__(
+        self, call: Call, send: Callable[[FromChild], None], clock: Clock, given: GivenSecrets | None = None
+    ) -> None:
+        super().__init__(*_files(call.files), lambda name: send(Saved(call.call, name)))
         self._call = call
         self._send = send
         self._clock = clock
+        self._given = given or GivenSecrets()
         self._told_ms: int | None = None
         self._asks = False
         self._stopped = False
+        self.number: Final = call.call
+        """The agent's number for the call."""
+        self.sheet: Sheet | None = None
+        """What the call has printed; None as long as it has not."""
 
     @property
     def task_id(self) -> str:
@@ -51,17 +66,25 @@ class Run:
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger whose records name the task."""
-        return logging.LoggerAdapter(logging.getLogger("tenure.task"), {"task_id": self._call.task_id})
+        """A logger whose records name the task and belong to its log, in whatever thread they are made."""
+        return _TaskLogger(self)
 
-    def progress(self, fraction: float, message: str = "") -> None:
+    def progress(self, fraction: float, message: str = "", **metrics: object) -> None:
         """Tell how far the task is; told at most ten times a second, the end always."""
         now_ms = self._clock.elapsed_ms()
         if fraction < 1 and self._told_ms is not None and now_ms - self._told_ms < _PROGRESS_MS:
             return
         self._told_ms = now_ms
         bounded = min(max(fraction, 0.0), 1.0) if fraction == fraction else 0.0  # noqa: PLR0124 - NaN
-        self._send(Progress(self._call.call, round(bounded * _MILLION), str(message)[:_MAX_MESSAGE]))
+        text = self._given.text(str(message))[:_MAX_MESSAGE]
+        numbers = rendered(metrics, self._given.text)
+        self._send(Progress(self._call.call, round(bounded * _MILLION), text, numbers))
+
+    def secret(self, name: str) -> str:
+        """The value of a secret that the task names; from now on it is masked in all that is told of calls."""
+        value = super().secret(name)
+        self._given.add(name, value)
+        return value
 
     def cancelled(self) -> bool:
         """Whether the task should end soon. A handler that asks is trusted to obey and not interrupted."""
@@ -82,3 +105,27 @@ class Run:
     def stopped(self) -> bool:
         """Whether the handler was asked to end."""
         return self._stopped
+
+
+def _files(text: str) -> tuple[Path | None, Path | None, Mapping[str, Path]]:
+    """A call's folder, checkpoint, and secrets."""
+    if not text:
+        return None, None, {}
+    # Loaded here: most calls have no files, and a child starts sooner without it.
+    from pathlib import Path
+
+    said = json.loads(text)
+    checkpoint = Path(said["checkpoint"]) if said["checkpoint"] else None
+    return Path(said["folder"]), checkpoint, {name: Path(file) for name, file in said["secrets"].items()}
+
+
+@final
+class _TaskLogger(logging.LoggerAdapter[logging.Logger]):
+    def __init__(self, run: Run) -> None:
+        super().__init__(logging.getLogger("tenure.task"), {"task_id": run.task_id})
+        self._run = run
+
+    def log(self, level: int, msg: object, *args: object, stacklevel: int = 1, **kwargs: Any) -> None:  # noqa: ANN401
+        """See `logging.Logger.log`; `stacklevel` counts this frame, so that records name the caller."""
+        with running(self._run):
+            super().log(level, msg, *args, stacklevel=stacklevel + 1, **kwargs)

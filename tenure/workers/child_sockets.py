@@ -10,12 +10,14 @@ import logging
 import socket
 from typing import TYPE_CHECKING, Final, final
 
-from tenure.workers.calls import MAX_PACKET_BYTES, BrokenMessage, cancel_packet, packet_call, read_frame
+from tenure.processes.frames import BrokenFrame, Unframer
+from tenure.workers.call_logs import CallLogs
+from tenure.workers.calls import MAX_PACKET_BYTES, BrokenMessage, Printed, Saved, cancel_packet, packet_call, read_frame
 from tenure.workers.endings import as_input
-from tenure.workers.frames import BrokenFrame, Unframer
 
 if TYPE_CHECKING:
     from tenure.workers.inputs import Input
+    from tenure.workers.log_feed import Printed as Sink
 
 _LOG: Final = logging.getLogger(__name__)
 _CHUNK: Final = 256 * 1024
@@ -26,8 +28,12 @@ _SOCKET_BYTES: Final = 1024 * 1024
 class ChildSockets:
     """One child's sockets. Used by one thread; nothing here blocks."""
 
-    def __init__(self, slot: int) -> None:
+    def __init__(self, slot: int, printed: Sink) -> None:
         self._slot = slot
+        self.logs: Final = CallLogs(printed)
+        """Where what calls print goes."""
+        self.saved: Final[list[Saved]] = []
+        """Checkpoints that a call has told, taken by whoever keeps them."""
         # The child's copy of `_incoming` shares its flags, so that it stays blocking and reads say that they do not.
         self._outgoing, self._incoming = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._results, self._child_results = socket.socketpair()
@@ -68,6 +74,7 @@ class ChildSockets:
             call = packet_call(packet)
             if call is not None:
                 taken.append(call)
+                self.logs.drop(call)
         return taken
 
     def receive(self, inputs: list[Input]) -> bool:
@@ -76,7 +83,15 @@ class ChildSockets:
             return False
         try:
             data = self._results.recv(_CHUNK)
-            inputs.extend(as_input(self._slot, read_frame(body)) for body in self._unframer.feed(data))
+            for body in self._unframer.feed(data):
+                message = read_frame(body)
+                if isinstance(message, Printed):
+                    self.logs.printed(message)
+                elif isinstance(message, Saved):
+                    self.saved.append(message)
+                else:
+                    self.logs.told(message)
+                    inputs.append(as_input(self._slot, message))
         except BlockingIOError:
             return False
         except (BrokenFrame, BrokenMessage, OSError) as error:
@@ -95,6 +110,7 @@ class ChildSockets:
 
     def close(self) -> None:
         """Close all ends; a child that is still there reads the end of its calls."""
+        self.logs.close()
         for end in (self._outgoing, self._incoming, self._results, self._child_results):
             end.close()
 

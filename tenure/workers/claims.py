@@ -12,16 +12,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from tenure.protocol.control_messages import Drain, Granted, Judged, Order, Refused, Registered, SayHello, Stop
+from tenure.protocol.control_messages import Drain, Granted, Judged, Kept, Order, Refused, Registered, SayHello, Stop
 from tenure.protocol.envelope import CallWork
 from tenure.protocol.worker_messages import Heartbeat
 from tenure.workers.answers import Answers
-from tenure.workers.conclusions import finish, stopped
+from tenure.workers.conclusions import Ending, finish, stopped
 from tenure.workers.floor import Floor
 from tenure.workers.holds import Hold, Stage
 from tenure.workers.inputs import (
     BeatTaken,
     CallEnded,
+    CheckpointSaved,
     ChildReady,
     DrainAsked,
     HandlerSeen,
@@ -34,7 +35,7 @@ from tenure.workers.inputs import (
     Taken,
     TreeEnded,
 )
-from tenure.workers.intake import Intake
+from tenure.workers.intake import Intake, IntakeParts
 from tenure.workers.ledger import Ledger
 from tenure.workers.membership import Membership, Parts, Profile
 from tenure.workers.pace import Pace
@@ -54,7 +55,6 @@ class Claims:
 
     def __init__(self, profile: Profile, entropy: Entropy) -> None:
         self._profile = profile
-        self._epoch = 0
         self._round_due_ms = 0
         self._ledger = Ledger()
         self._rights = Rights(profile.generation)
@@ -62,7 +62,8 @@ class Claims:
         self._floor = Floor(profile.hello.slots, self._ledger, self._pace, self._rights)
         self._stopper = Stopper(self._ledger, self._floor)
         self._rounds = Rounds(self._ledger, self._floor, self._rights, self._stopper)
-        self._intake = Intake(self._ledger, self._rights, self._stopper, entropy)
+        intake_parts = IntakeParts(self._ledger, self._rights, self._stopper)
+        self._intake = Intake(intake_parts, entropy, profile.secrets, profile.lifetime)
         self._answers = Answers(self._ledger, self._rights, self._intake, self._stopper)
         parts = Parts(self._ledger, self._floor, self._stopper, self._intake, self._answers, self._rights)
         self._membership = Membership(profile, parts)
@@ -78,8 +79,8 @@ class Claims:
                 self._intake.take(happened, now_ms)
             case Ordered():
                 self._obey(happened, now_ms)
-            case ProgressMade():
-                self._progress_made(happened)
+            case ProgressMade() | CheckpointSaved():
+                self._heard_of(happened, now_ms)
             case ChildReady(slot):
                 self._floor.child_ready(self._floor.slots[slot], now_ms)
             case Recalled():
@@ -99,7 +100,8 @@ class Claims:
         if self._ledger.ready:
             self._floor.pump(now_ms)
             self._rounds.give_back_blocked(now_ms)
-        pause_ms = ROUND_MS if self._ledger.unfinished else IDLE_ROUND_MS
+        is_busy = self._ledger.unfinished or self._intake.closed or self._profile.hello.executor_of is not None
+        pause_ms = ROUND_MS if is_busy else IDLE_ROUND_MS
         if now_ms >= self._round_due_ms or self._round_due_ms > now_ms + pause_ms:
             self._round_due_ms = now_ms + pause_ms
         actions, self._ledger.actions = self._ledger.actions, []
@@ -116,6 +118,7 @@ class Claims:
             sequence=self._rights.next_beat(now_ms),
             window=self.window(now_ms),
             held=tuple(hold.held() for hold in self._ledger.holds()),
+            remaining_ms=self._profile.lifetime.remaining_ms(now_ms),
         )
 
     def shortest_ttl_ms(self) -> int:
@@ -125,7 +128,8 @@ class Claims:
 
     def window(self, now_ms: int) -> int:
         """How many assignments the worker wants in hand."""
-        return 0 if self._intake.closed else self._floor.window(now_ms)
+        takes = self._profile.hello.executor_of is None and not self._intake.closed
+        return self._floor.window(now_ms) if takes else 0
 
     def room(self, now_ms: int) -> int:
         """How many more assignments should be taken now: none while a wide window is nearly full.
@@ -147,7 +151,8 @@ class Claims:
     ) -> None:
         match happened:
             case BeatTaken():
-                self._rights.taken(happened.sequence, happened.echo, self._epoch)
+                self._rounds.lapse(now_ms)
+                self._rights.taken(happened.sequence, happened.echo, self._intake.epoch)
                 self._floor.push_deadlines()
             case HandlerSeen():
                 slot = self._floor.slots[happened.slot]
@@ -159,12 +164,12 @@ class Claims:
                 for report in happened.reports:
                     self._restore(report, now_ms)
             case DrainAsked():
-                self._membership.drain(now_ms, at_once=happened.at_once)
+                self._membership.asked_to_drain(now_ms, at_once=happened.at_once)
 
     def _obey(self, happened: Ordered, now_ms: int) -> None:
-        if happened.control.epoch < self._epoch:
+        if happened.control.epoch < self._intake.epoch:
             return
-        self._epoch = happened.control.epoch
+        self._intake.epoch = happened.control.epoch
         for order in happened.control.orders:
             self._obey_one(order, now_ms)
 
@@ -178,6 +183,13 @@ class Claims:
                 self._answers.refused(order, now_ms)
             case Stop():
                 self._answers.stop(order, now_ms)
+            case Kept():
+                self._answers.checkpoints.kept(order, now_ms)
+            case _:
+                self._obey_about_worker(order, now_ms)
+
+    def _obey_about_worker(self, order: SayHello | Registered | Drain, now_ms: int) -> None:
+        match order:
             case SayHello():
                 self._membership.say_hello(now_ms)
             case Registered():
@@ -197,7 +209,7 @@ class Claims:
             return
         if isinstance(hold.work, CallWork):
             self._pace.note(hold.work.handler, happened.duration_ms)
-        finish(self._ledger, hold, happened.outcome, happened.duration_ms, now_ms)
+        finish(self._ledger, hold, Ending(happened.outcome, happened.duration_ms, happened.outputs), now_ms)
 
     def _tree_ended(self, happened: TreeEnded, now_ms: int) -> None:
         if happened.outcome is not None:
@@ -205,14 +217,18 @@ class Claims:
         self._stopper.tree_ended(happened, now_ms)
         self._membership.give_back(now_ms)
 
-    def _progress_made(self, happened: ProgressMade) -> None:
+    def _heard_of(self, happened: ProgressMade | CheckpointSaved, now_ms: int) -> None:
         hold = self._floor.slots[happened.slot].placed.get(happened.call)
-        if hold is not None:
-            hold.progress = (happened.fraction_ppm, happened.message)
+        if hold is None:
+            return
+        if isinstance(happened, CheckpointSaved):
+            self._answers.checkpoints.saved(hold, happened, now_ms)
+        else:
+            hold.progress = (happened.fraction_ppm, happened.message, happened.metrics)
 
     def _restore(self, report: Finished | Released, now_ms: int) -> None:
         binding = report.binding
-        if self._ledger.knows((binding.task_id, binding.fence)):
+        if self._ledger.recall((binding.task_id, binding.fence)) is not None:
             return
         hold = Hold(
             call=self._ledger.next_call(),

@@ -14,7 +14,7 @@ from tenure.workers.inputs import Reconnected
 if TYPE_CHECKING:
     from tenure.broker.base import WorkerBroker
     from tenure.clock import Clock
-    from tenure.workers.desk import Desk
+    from tenure.workers.desk import Front
     from tenure.workers.identity import Identity
     from tenure.workers.outbox import Outbox
 
@@ -27,7 +27,7 @@ _GATHER_MS: Final = 4
 class Courier:
     """See `lines.Duty`."""
 
-    def __init__(self, identity: Identity, outbox: Outbox, desk: Desk, clock: Clock) -> None:
+    def __init__(self, identity: Identity, outbox: Outbox, desk: Front, clock: Clock) -> None:
         self._head = f'{{"worker_id":{json.dumps(identity.worker_id)},"generation":{identity.generation},"window":'
         self._outbox = outbox
         self._desk = desk

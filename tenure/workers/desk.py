@@ -7,66 +7,123 @@ or waited for, so that the heartbeat waits for microseconds at most.
 from __future__ import annotations
 
 from threading import Condition
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from tenure.clock import Clock
     from tenure.protocol.worker_messages import Heartbeat
-    from tenure.workers.actions import Action
-    from tenure.workers.claims import Claims
-    from tenure.workers.inputs import Input
+    from tenure.workers.inputs import WireInput
+
+_Input_contra = TypeVar("_Input_contra", contravariant=True)
+_Action = TypeVar("_Action")
+
+
+class Core(Protocol[_Input_contra, _Action]):
+    """A state machine without I/O: `claims.Claims` for a worker that runs its tasks itself."""
+
+    def handle(self, happened: _Input_contra, now_ms: int) -> None:
+        """Apply one input."""
+        ...
+
+    def collect(self, now_ms: int) -> list[_Action]:
+        """Do what is due, and hand out the actions decided since the last call."""
+        ...
+
+    def due_ms(self) -> int:
+        """When `collect` wants to be called although nothing happened."""
+        ...
+
+    def pulse(self, now_ms: int) -> Heartbeat:
+        """The heartbeat that is about to be sent; `now_ms` must have been read before."""
+        ...
+
+    def shortest_ttl_ms(self) -> int:
+        """The smallest ttl that heartbeats renew."""
+        ...
+
+    def window(self, now_ms: int) -> int:
+        """How many assignments the worker wants in hand."""
+        ...
+
+    def room(self, now_ms: int) -> int:
+        """How many more assignments should be taken now."""
+        ...
+
+    def counts(self) -> dict[str, int]:
+        """How many holds ended in which way."""
+        ...
+
+
+class Front(Protocol):
+    """The side of the desk that the lines to the broker stand at, whatever the core behind it is."""
+
+    def post(self, happened: WireInput) -> None:
+        """Tell the core, and let the main loop carry out what follows."""
+        ...
+
+    def pulse(self) -> tuple[Heartbeat, int]:
+        """The next heartbeat, counted from now, and the smallest ttl that it renews."""
+        ...
+
+    def window(self) -> int:
+        """How many assignments the worker wants in hand."""
+        ...
+
+    def wait_for_room(self, timeout_s: float) -> int:
+        """How many assignments to take, waiting until there is room; 0 when the time is over."""
+        ...
 
 
 @final
-class Desk:
+class Desk(Generic[_Input_contra, _Action]):
     """Shared access to the core. `wake` ends the main loop's wait."""
 
-    def __init__(self, claims: Claims, clock: Clock, wake: Callable[[], None]) -> None:
-        self._claims = claims
+    def __init__(self, core: Core[_Input_contra, _Action], clock: Clock, wake: Callable[[], None]) -> None:
+        self._core = core
         self._clock = clock
         self._wake = wake
         self._changed = Condition()
         self._is_woken = False
         self._closed = False
 
-    def post(self, happened: Input) -> None:
-        """Tell the core, and let the main loop carry out what follows."""
+    def post(self, happened: _Input_contra) -> None:
+        """See `Front.post`."""
         with self._changed:
-            self._claims.handle(happened, self._clock.elapsed_ms())
+            self._core.handle(happened, self._clock.elapsed_ms())
             must_wake, self._is_woken = not self._is_woken, True
         if must_wake:
             self._wake()
 
-    def advance(self, happened: Iterable[Input]) -> list[Action]:
+    def advance(self, happened: Iterable[_Input_contra]) -> list[_Action]:
         """Main loop: tell the core all of this, and take what is to be done."""
         with self._changed:
             self._is_woken = False
             now_ms = self._clock.elapsed_ms()
             for one in happened:
-                self._claims.handle(one, now_ms)
-            actions = self._claims.collect(now_ms)
+                self._core.handle(one, now_ms)
+            actions = self._core.collect(now_ms)
             self._changed.notify_all()
         return actions
 
     def due_in_ms(self) -> int:
         """How long the main loop may wait."""
         with self._changed:
-            return max(self._claims.due_ms() - self._clock.elapsed_ms(), 0)
+            return max(self._core.due_ms() - self._clock.elapsed_ms(), 0)
 
     def pulse(self) -> tuple[Heartbeat, int]:
-        """The next heartbeat, counted from now, and the smallest ttl that it renews."""
+        """See `Front.pulse`."""
         with self._changed:
-            return self._claims.pulse(self._clock.elapsed_ms()), self._claims.shortest_ttl_ms()
+            return self._core.pulse(self._clock.elapsed_ms()), self._core.shortest_ttl_ms()
 
     def window(self) -> int:
-        """How many assignments the worker wants in hand."""
+        """See `Front.window`."""
         with self._changed:
-            return self._claims.window(self._clock.elapsed_ms())
+            return self._core.window(self._clock.elapsed_ms())
 
     def wait_for_room(self, timeout_s: float) -> int:
-        """How many assignments to take, waiting until there is room; 0 when the time is over."""
+        """See `Front.wait_for_room`."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._room() > 0, timeout_s)
             return 0 if self._closed else self._room()
@@ -74,7 +131,7 @@ class Desk:
     def counts(self) -> dict[str, int]:
         """How many holds ended in which way."""
         with self._changed:
-            return self._claims.counts()
+            return self._core.counts()
 
     def close(self) -> None:
         """Let nobody wait any more."""
@@ -83,4 +140,4 @@ class Desk:
             self._changed.notify_all()
 
     def _room(self) -> int:
-        return self._claims.room(self._clock.elapsed_ms())
+        return self._core.room(self._clock.elapsed_ms())

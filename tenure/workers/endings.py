@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import errno
 import json
-import os
-import signal
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
 from tenure.protocol.message import MAX_VALUE_BYTES
-from tenure.protocol.worker_messages import Failure, FailureKind, Outcome
-from tenure.workers.calls import Dropped, FromChild, Imported, Progress, Raised, Ready, Returned
+from tenure.protocol.worker_messages import MAX_METRICS, Failure, FailureKind, Outcome
+from tenure.workers.calls import Dropped, Imported, Progress, Raised, Ready, Returned, Told
+from tenure.workers.command_ends import command_outcome, how_it_ended, notes_on
 from tenure.workers.inputs import CallEnded, ChildReady, HandlerSeen, Input, ProgressMade, TreeEnded
 
 if TYPE_CHECKING:
@@ -20,13 +19,10 @@ if TYPE_CHECKING:
 
 _FAILURE: Final = TypeAdapter(Failure)
 _MAX_MESSAGE: Final = 2_000
-_OUT_OF_MEMORY: Final = ": the kernel had to end a process of this control group, which was out of memory"
-_MAX_WORDS: Final = 200
-_MAX_TRACE: Final = 8_000
 _TRANSIENT: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EIO})
 
 
-def as_input(slot: int, message: FromChild) -> Input:
+def as_input(slot: int, message: Told) -> Input:
     """What a child told."""
     match message:
         case Returned(call, duration_ms, value):
@@ -35,8 +31,8 @@ def as_input(slot: int, message: FromChild) -> Input:
             return CallEnded(slot, call, Outcome(failure=_failure(failure)), duration_ms)
         case Dropped(call, duration_ms):
             return CallEnded(slot, call, None, duration_ms)
-        case Progress(call, fraction_ppm, text):
-            return ProgressMade(slot, call, fraction_ppm, text[:_MAX_MESSAGE])
+        case Progress(call, fraction_ppm, text, metrics):
+            return ProgressMade(slot, call, fraction_ppm, text[:_MAX_MESSAGE], _metrics(metrics))
         case Ready():
             return ChildReady(slot)
         case Imported(handler, is_async):
@@ -49,10 +45,10 @@ def tree_ended(
     """What a runner told about the end of a tree."""
     error: int | None = report["error"]
     outcome: Outcome | None = None
-    if error is not None and command is not None and error in _TRANSIENT:
+    if error in _TRANSIENT and command is not None and not report.get("secret"):
         unstarted = [*unstarted, command.call]
     elif command is not None and report["reason"] == "exit":
-        outcome = _not_found(command, error) if error is not None else _command_outcome(report, limit_bytes)
+        outcome = command_outcome(report, command.work, limit_bytes)
     return TreeEnded(
         slot,
         gone=True,
@@ -60,7 +56,9 @@ def tree_ended(
         outcome=outcome,
         duration_ms=report["duration"],
         by_deadline=report["reason"] == "deadline",
-        detail=_how(report, error),
+        detail=how_it_ended(report),
+        begun=error is None,
+        notes=notes_on(report),
     )
 
 
@@ -69,6 +67,15 @@ def _value(text: str) -> Outcome:
         return Outcome(value=text)
     except ValidationError:
         return _too_large(MAX_VALUE_BYTES)
+
+
+def _metrics(text: str) -> str:
+    """A child may hold anything; what is no object, or too long, is left out."""
+    try:
+        is_object = len(text) <= MAX_METRICS and isinstance(json.loads(text or "{}"), dict)
+    except (ValueError, RecursionError):
+        is_object = False
+    return text if is_object else ""
 
 
 def _too_large(limit_bytes: int) -> Outcome:
@@ -81,38 +88,3 @@ def _failure(text: str) -> Failure:
         return _FAILURE.validate_json(text)
     except ValidationError:
         return Failure(kind=FailureKind.EXCEPTION, message="the child's failure report could not be read")
-
-
-def _command_outcome(report: dict[str, Any], limit_bytes: int) -> Outcome:
-    code: int = report["code"]
-    if code == 0:
-        value = json.dumps(report["stdout"], ensure_ascii=False)
-        if report["over"] or len(value.encode()) > limit_bytes:
-            return _too_large(limit_bytes)
-        return Outcome(value=value)
-    kind = FailureKind.EXIT_CODE if code > 0 else FailureKind.SIGNAL
-    trace = report["stderr"][-_MAX_TRACE:]
-    words = trace.rstrip().rpartition("\n")[2].strip()[:_MAX_WORDS]
-    message = f"{_how(report, None)}: {words}" if words else _how(report, None)
-    return Outcome(failure=Failure(kind=kind, message=message, trace=trace, exit_code=code))
-
-
-def _not_found(command: StartCommand, error: int) -> Outcome:
-    message = f"{command.work.argv[0]} cannot be executed: {os.strerror(error)}"[:_MAX_MESSAGE]
-    return Outcome(failure=Failure(kind=FailureKind.COMMAND_NOT_FOUND, message=message))
-
-
-def _how(report: dict[str, Any], error: int | None) -> str:
-    code: int | None = report["code"]
-    if error is not None:
-        return f"could not be started: {os.strerror(error)}"
-    if code is None:
-        return ""
-    if code >= 0:
-        return f"the process ended with exit code {code}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = f"signal {-code}"
-    why = _OUT_OF_MEMORY if code == -signal.SIGKILL and report.get("out_of_memory") else ""
-    return f"the process was ended by {name}{why}"

@@ -16,6 +16,7 @@ from tenure.workers.actions import AllowUntil, StartCall, StartCommand
 from tenure.workers.conclusions import give_back
 from tenure.workers.holds import NEVER, Hold, Stage
 from tenure.workers.pace import SOCKET_MS
+from tenure.workers.provision import works_with_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +41,8 @@ class Slot:
     backlog_ms: float = 0.0
     is_async: bool = False
     is_command: bool = False
+    is_alone: bool = False
+    """Whether what runs here, a call with files, has the slot to itself."""
     is_ready: bool = False
     """Whether the slot's child has started; what is placed before does not run yet."""
     waiting_since_ms: int = NEVER
@@ -106,7 +109,8 @@ class Floor:
         self._learned(hold)
         head = slot.head()
         if head is None:
-            slot.is_async, slot.is_command, slot.backlog_ms, slot.waiting_since_ms = False, False, 0.0, NEVER
+            slot.is_async = slot.is_command = slot.is_alone = False
+            slot.backlog_ms, slot.waiting_since_ms = 0.0, NEVER
         elif head.began_ms == NEVER and slot.is_ready:
             head.began_ms = now_ms
 
@@ -121,7 +125,7 @@ class Floor:
         """A child has imported a handler; async ones may from now on run side by side."""
         self._async_handlers[handler] = is_async
         self._learning.pop(handler, None)
-        if is_async and slot.placed and not slot.is_command:
+        if is_async and slot.placed and not slot.is_command and not slot.is_alone:
             slot.is_async = True
 
     def push_deadlines(self) -> None:
@@ -166,10 +170,11 @@ class Floor:
 
     def _slot_for(self, hold: Hold, now_ms: int) -> Slot | None:
         free = self._free()
+        needs_all = works_with_files(hold.work, hold.provision)
         if isinstance(hold.work, CallWork):
             handler = hold.work.handler
             hold.expected_ms = self._pace.expected_ms(handler) or _UNKNOWN_MS
-            if self._async_handlers.get(handler):
+            if self._async_handlers.get(handler) and not needs_all:
                 packed = next((slot for slot in self._open(now_ms) if slot.is_async), None) if free > 0 else None
                 if packed is not None:
                     return packed
@@ -179,12 +184,12 @@ class Floor:
             empty = next((slot for slot in self._open(now_ms) if not slot.placed), None)
             if empty is not None:
                 return empty
-        return self._short_queue(hold, now_ms)
+        return None if needs_all else self._short_queue(hold, now_ms)
 
     def _short_queue(self, hold: Hold, now_ms: int) -> Slot | None:
         best: Slot | None = None
         for slot in self._open(now_ms):
-            if slot.is_async or not slot.placed or slot.recalling:
+            if slot.is_async or slot.is_alone or not slot.placed or slot.recalling:
                 continue
             if slot.backlog_ms + hold.expected_ms <= SOCKET_MS and (best is None or slot.backlog_ms < best.backlog_ms):
                 best = slot
@@ -199,7 +204,8 @@ class Floor:
         work = hold.work
         if work is None:
             return
-        is_async = isinstance(work, CallWork) and self._async_handlers.get(work.handler, False)
+        slot.is_alone = works_with_files(work, hold.provision)
+        is_async = isinstance(work, CallWork) and self._async_handlers.get(work.handler, False) and not slot.is_alone
         alone = not slot.placed
         if not isinstance(work, CallWork):
             # The child, if there is one, is ended to make room.
@@ -217,9 +223,9 @@ class Floor:
         if isinstance(work, CallWork):
             if work.handler not in self._async_handlers and self._pace.expected_ms(work.handler) is None:
                 self._learning[work.handler] = hold
-            self._ledger.act(StartCall(slot.index, hold.call, hold.binding, work))
+            self._ledger.act(StartCall(slot.index, hold.call, hold.binding, work, hold.provision))
         else:
-            self._ledger.act(StartCommand(slot.index, hold.call, hold.binding, work))
+            self._ledger.act(StartCommand(slot.index, hold.call, hold.binding, work, hold.provision))
 
     def _allow(self, slot: Slot, until_ms: int | None) -> None:
         if until_ms == slot.until_ms:

@@ -7,10 +7,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, final
 
 from tenure.protocol.worker_messages import Held
+from tenure.workers.provision import BARE
 
 if TYPE_CHECKING:
     from tenure.protocol.envelope import CallWork, CommandWork, Scope
-    from tenure.protocol.worker_messages import Binding, Cause, FailureKind, Finished, Released
+    from tenure.protocol.worker_messages import Binding, Cause, Checkpointed, FailureKind, Finished, Released
+    from tenure.workers.provision import Provision
 
 NEVER = -1
 """An instant that has not come."""
@@ -22,6 +24,7 @@ class Stage(StrEnum):
     ASKING = "asking"  #: the claim is told; the grant is awaited
     READY = "ready"  #: may start; waits for a place
     PLACED = "placed"  #: given to a slot's process; may be running
+    CLOSING = "closing"  #: it has ended badly; its report waits for the answer to its last checkpoint
     OVER = "over"  #: its report is told; the verdict is awaited
 
 
@@ -43,7 +46,7 @@ class Hold:
     stage: Stage
     work: CallWork | CommandWork | None = None
     scope: Scope | None = None
-    timeout_ms: int | None = None
+    provision: Provision = BARE
     predecessor: Hold | None = None
     """An older hold of the same task; this one does not start before that one is over."""
     slot: int = -1
@@ -59,8 +62,17 @@ class Hold:
     end_by_ms: int = NEVER
     detail: str = ""
     report: Finished | Released | None = None
-    progress: tuple[int, str] | None = None
+    closing_ms: int = NEVER
+    """Since when its report waits."""
+    progress: tuple[int, str, str] | None = None
     cursor: int = 0
+    checkpoint: Checkpointed | None = None
+    """The newest checkpoint, until the coordinator has answered it."""
+    checkpoint_told: int = 0
+    """The ordinal of the checkpoint that was told last."""
+    checkpoint_told_ms: int = NEVER
+    checkpoint_repeats: int = 0
+    checkpoints: int = 0
 
     @property
     def key(self) -> tuple[str, int]:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tenure.broker.base import Handout
+    from tenure.protocol.artifact import Bundle
     from tenure.protocol.control_messages import Control
     from tenure.protocol.worker_messages import Finished, Outcome, Released
 
@@ -19,13 +20,15 @@ class Taken:
     """Assignments were read.
 
     `issued_ms` is the elapsed time at which the read was sent, `again` says that they had been delivered before,
-    `inherited` that they may have been delivered to this worker's previous agent.
+    `inherited` that they may have been delivered to this worker's previous agent, `withdrawn` that what was
+    looked for is not there any more.
     """
 
     handouts: Sequence[Handout]
     issued_ms: int
     again: bool = False
     inherited: bool = False
+    withdrawn: bool = False
 
 
 @final
@@ -53,6 +56,7 @@ class CallEnded:
     call: int
     outcome: Outcome | None
     duration_ms: int
+    outputs: Bundle | None = None
 
 
 @final
@@ -76,12 +80,24 @@ class ChildReady:
 @final
 @dataclass(frozen=True, slots=True)
 class ProgressMade:
-    """A running call has told how far it is."""
+    """A running call or command has told how far it is; `metrics` is a JSON object, or "" for none."""
 
     slot: int
     call: int
     fraction_ppm: int
     message: str
+    metrics: str = ""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CheckpointSaved:
+    """A checkpoint of a running call or command is staged."""
+
+    slot: int
+    call: int
+    name: str
+    bundle: Bundle
 
 
 @final
@@ -99,7 +115,9 @@ class TreeEnded:
     """A slot's child or command has ended.
 
     `gone` says that its whole process tree is proved gone, `unstarted` names the calls that it never began, `outcome`
-    is set for a command that came to its own end, `by_deadline` says that the runner ended it at the deadline.
+    is set for a command that came to its own end, `by_deadline` says that the runner ended it at the deadline. `begun`
+    is False when no user code has run in it. `outputs` is what a command has left and the store has staged; `notes` are
+    for people.
     """
 
     slot: int
@@ -109,6 +127,9 @@ class TreeEnded:
     duration_ms: int = 0
     by_deadline: bool = False
     detail: str = ""
+    begun: bool = True
+    outputs: Bundle | None = None
+    notes: tuple[str, ...] = ()
 
 
 @final
@@ -134,17 +155,18 @@ class DrainAsked:
     at_once: bool = False
 
 
+WireInput = Taken | Ordered | BeatTaken | Reconnected
+"""What the lines to the broker tell, to every kind of core."""
+
 Input = (
-    Taken
-    | Ordered
+    WireInput
     | Restored
     | CallEnded
     | HandlerSeen
     | ChildReady
     | ProgressMade
+    | CheckpointSaved
     | Recalled
     | TreeEnded
-    | BeatTaken
-    | Reconnected
     | DrainAsked
 )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, final
+
+from tenure.processes.interpreters import import_path, python_argv
 
 if TYPE_CHECKING:
     from tenure.protocol.envelope import CommandWork
@@ -32,7 +33,7 @@ class Launch:
 
     def runner_env(self) -> dict[str, str]:
         """The runner's environment. Tasks of the same user can read it, so it holds no more than theirs."""
-        return {**self._inherited(), **_import_path(())}
+        return {**self._inherited(), **import_path(())}
 
     def child_argv(self) -> list[str]:
         """The child's command line, without the descriptors that the runner appends."""
@@ -41,7 +42,7 @@ class Launch:
 
     def child_env(self) -> dict[str, str]:
         """The child's environment."""
-        return {**self._inherited(), **_import_path(self.options.import_path)}
+        return {**self._inherited(), **import_path(self.options.import_path)}
 
     def command_env(self, binding: Binding, work: CommandWork) -> dict[str, str]:
         """A command's environment: the allow-list, who it is, and what the submitter added."""
@@ -53,21 +54,21 @@ class Launch:
             **dict(work.env),
         }
 
-    def task_folder(self, name: str) -> str:
+    def task_folder(self, name: str) -> Path:
         """A folder of that name for one start; the runner makes and removes it."""
-        return str(self.folder / "tasks" / name)
+        return self.folder / "tasks" / name
+
+    def kept_folder(self, name: str) -> Path:
+        """Where a task folder that is to be kept is moved in the end; the next agent leaves it alone."""
+        return self.folder / "kept" / name
+
+    def secret_file(self, name: str) -> Path:
+        """The file of a secret that this host knows."""
+        # A mounted secret is a link to its newest version; what is copied is the file itself.
+        return ((self.options.secrets_dir or self.folder / "secrets") / name).resolve()
 
     def _python(self, module: str) -> list[str]:
-        # -P: the folder that it starts in belongs to a task and must not be imported from.
-        return [self.options.python, "-P", "-m", module]
+        return python_argv(self.options.python, module)
 
     def _inherited(self) -> dict[str, str]:
         return {"PATH": _DEFAULT_PATH, **dict(self.options.environment)}
-
-
-def _import_path(folders: tuple[str, ...]) -> dict[str, str]:
-    home = str(Path(__file__).parents[2])
-    installed = home in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-    # An installed package is found anyway; naming its folder would put it before the standard library.
-    path = os.pathsep.join([*folders, *([] if installed else [home])])
-    return {"PYTHONPATH": path} if path else {}

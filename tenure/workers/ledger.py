@@ -1,7 +1,7 @@
 """The ledger: every hold of this worker, found by task and fence, and what was decided and not carried out yet.
 
 A hold leaves the ledger only with the coordinator's answer. Those that have left are remembered for a while, so that a
-repeated handout of the same assignment starts nothing.
+repeated handout of the same assignment starts nothing; one that never started may be taken again, to ask for a grant.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, deque
 from typing import TYPE_CHECKING, Final, final
 
+from tenure.protocol.worker_messages import Released
 from tenure.workers.actions import Forget, Tell
 from tenure.workers.holds import NEVER, Hold, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tenure.protocol.worker_messages import Finished, Released
+    from tenure.protocol.worker_messages import Finished
     from tenure.workers.actions import Action
 
 _REMEMBERED: Final = 8_192
@@ -30,7 +31,7 @@ class Ledger:
     def __init__(self) -> None:
         self._holds: dict[Key, Hold] = {}
         self._newest: dict[str, Hold] = {}
-        self._recent: OrderedDict[Key, None] = OrderedDict()
+        self._recent: OrderedDict[Key, bool] = OrderedDict()
         self._calls = 0
         self.ready: deque[Hold] = deque()
         self.actions: list[Action] = []
@@ -52,9 +53,12 @@ class Ledger:
         """The hold with the highest fence of a task."""
         return self._newest.get(task_id)
 
-    def knows(self, key: Key) -> bool:
-        """Whether that assignment is in hand, or was not long ago."""
-        return key in self._holds or key in self._recent
+    def recall(self, key: Key) -> bool | None:
+        """True: it is in hand, or may have been started not long ago. False: it was let go before it could start.
+
+        None: nothing is known of it.
+        """
+        return True if key in self._holds else self._recent.get(key)
 
     def next_call(self) -> int:
         """A number for a new hold."""
@@ -94,7 +98,7 @@ class Ledger:
     def forget(self, hold: Hold) -> None:
         """The hold has its answer."""
         self._holds.pop(hold.key, None)
-        self._remember(hold.key)
+        self._remember(hold.key, started=_may_have_started(hold))
         if hold.stage is not Stage.OVER:
             self.unfinished -= 1
         if self._newest.get(hold.binding.task_id) is hold:
@@ -103,7 +107,13 @@ class Ledger:
             self.act(Forget(*hold.key))
         hold.stage = Stage.OVER
 
-    def _remember(self, key: Key) -> None:
-        self._recent[key] = None
+    def _remember(self, key: Key, *, started: bool) -> None:
+        self._recent[key] = started or self._recent.get(key, False)
         if len(self._recent) > _REMEMBERED:
             self._recent.popitem(last=False)
+
+
+def _may_have_started(hold: Hold) -> bool:
+    if isinstance(hold.report, Released):
+        return hold.report.started
+    return hold.report is not None or hold.stage not in {Stage.ASKING, Stage.READY}

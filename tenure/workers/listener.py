@@ -13,7 +13,7 @@ from tenure.workers.inputs import Ordered
 
 if TYPE_CHECKING:
     from tenure.broker.base import WorkerBroker
-    from tenure.workers.desk import Desk
+    from tenure.workers.desk import Front
 
 _LOG: Final = logging.getLogger(__name__)
 _BLOCK_MS: Final = 2_000
@@ -24,7 +24,7 @@ _START: Final = EntryId(0, 0)
 class Listener:
     """See `lines.Duty`."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Front) -> None:
         self._desk = desk
         self._after = _START
 

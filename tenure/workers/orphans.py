@@ -12,7 +12,7 @@ import select
 import signal
 from typing import TYPE_CHECKING, Final
 
-from tenure.workers.trees import children, descendants, signal_all
+from tenure.processes.trees import children, descendants, signal_all
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -17,20 +17,24 @@ if TYPE_CHECKING:
 
     from tenure.broker.base import WorkerBroker
     from tenure.clock import Clock
-    from tenure.workers.desk import Desk
+    from tenure.workers.desk import Front
+    from tenure.workers.freight import StoreAddress
 
 
 @final
 class Pulse:
-    """See `lines.Duty`. `start_over` is called when the broker's data is new."""
+    """See `lines.Duty`. `start_over` is called when the broker's data is new; `store` hears of the fleet's store."""
 
-    def __init__(self, ttl_ms: int, desk: Desk, clock: Clock, start_over: Callable[[], None]) -> None:
+    def __init__(
+        self, ttl_ms: int, desk: Front, clock: Clock, start_over: Callable[[], None], store: StoreAddress
+    ) -> None:
         self._ttl_ms = ttl_ms
         # As long as the coordinator waits: one that looks rarely must not miss the last renewal, and replace too soon.
         self._life_ms = expiry_ms(ttl_ms)
         self._desk = desk
         self._clock = clock
         self._start_over = start_over
+        self._store = store
         self._marker = ""
         self._shortest_ms = ttl_ms
         self._hurry = Event()
@@ -60,6 +64,8 @@ class Pulse:
         echo = broker.beat(heartbeat.model_dump_json().encode(), self._life_ms)
         self._desk.post(BeatTaken(heartbeat.sequence, echo))
         self._look_at_marker(broker)
+        if not self._store.is_own:
+            self._store.announce(broker.store_address())
         rest_ms = began_ms + beat_interval_ms(min(self._shortest_ms, self._ttl_ms)) - self._clock.elapsed_ms()
         self._hurry.wait(max(rest_ms, 0) / 1000)
 

@@ -20,18 +20,22 @@ import sys
 from typing import TYPE_CHECKING, Final, final
 
 from tenure.clock import SystemClock
-from tenure.workers.frames import BrokenFrame, Unframer, frame
-from tenure.workers.linux import adopt_orphans, die_with_parent, forbid_inspection
-from tenure.workers.runner_messages import parse, render
+from tenure.processes.frames import BrokenFrame, Unframer
+from tenure.processes.linux import adopt_orphans, die_with_parent, forbid_inspection
+from tenure.workers.runner_messages import parse
+from tenure.workers.sending import Sending
 from tenure.workers.tree import Tree
 
 if TYPE_CHECKING:
     from tenure.clock import Clock
+    from tenure.workers.removal import Removal
     from tenure.workers.runner_messages import Fields
 
 _ORPHAN_GRACE_MS: Final = 500
 _CHUNK: Final = 65_536
 _MOST_DESCRIPTORS: Final = 8
+_REMOVED_AT_A_TIME: Final = 500
+_CONGESTED_MS: Final = 20
 
 
 @final
@@ -47,9 +51,12 @@ class Runner:
         self._control = control
         self._clock = clock
         self._unframer = Unframer()
+        self._sending = Sending(control)
         self._received: list[int] = []
         self._tree: Tree | None = None
         self._next: Fields | None = None
+        self._ended: Tree | None = None
+        self._removals: list[Removal] = []
         self._agent_is_there = True
         self._terminated = False
         self._poll = select.poll()
@@ -64,7 +71,7 @@ class Runner:
         signal.set_wakeup_fd(written, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, self._note_child)
         signal.signal(signal.SIGTERM, self._note_terminated)
-        while self._agent_is_there or self._tree is not None:
+        while self._agent_is_there or self._tree is not None or self._removals:
             self._turn(wakeup)
 
     def _note_child(self, *_: object) -> None:
@@ -74,17 +81,38 @@ class Runner:
         self._terminated = True
 
     def _turn(self, wakeup: int) -> None:
-        timeout = -1 if self._tree is None else self._tree.patience_ms(self._clock.elapsed_ms())
-        for descriptor, _ in self._poll.poll(timeout):
+        for descriptor, events in self._poll.poll(self._patience_ms()):
             if descriptor == wakeup:
                 os.read(wakeup, _CHUNK)
             elif descriptor == self._control.fileno():
-                self._listen()
-            elif self._tree is not None and not self._tree.read(descriptor):
+                self._serve(events)
+            elif not self._read(descriptor):
                 self._poll.unregister(descriptor)
         if self._terminated:
             self._lose_agent()
         self._look_after_tree()
+        if self._removals and self._removals[0].step(_REMOVED_AT_A_TIME):
+            self._removals.pop(0)
+
+    def _patience_ms(self) -> int:
+        if self._removals:
+            return 0
+        if self._tree is None:
+            return -1
+        if self._sending.has_room:
+            return self._tree.patience_ms(self._clock.elapsed_ms())
+        # What waits to be told cannot be told, so that it is never due.
+        return max(_CONGESTED_MS, self._tree.patience_ms(self._clock.elapsed_ms()))
+
+    def _read(self, descriptor: int) -> bool:
+        command = self._tree.command if self._tree is not None else None
+        return command is not None and command.read(descriptor)
+
+    def _serve(self, events: int) -> None:
+        if events & select.POLLOUT:
+            self._send(None)
+        if events & ~select.POLLOUT and self._agent_is_there:
+            self._listen()
 
     def _listen(self) -> None:
         try:
@@ -107,6 +135,8 @@ class Runner:
         self._agent_is_there = False
         self._next = None
         self._poll.unregister(self._control.fileno())
+        self._sending.forget()
+        self._clean()
         if self._tree is not None:
             self._tree.end("agent", self._clock.elapsed_ms(), _ORPHAN_GRACE_MS)
 
@@ -123,45 +153,78 @@ class Runner:
                 self._next.update(until=order["until"], grace=order["grace"])
             case "until" if self._tree is not None and self._tree.run == order["run"]:
                 self._tree.allow_until(order["until"], order["grace"])
+            case "clean" if self._ended is not None and self._ended.run == order["run"]:
+                self._clean()
             case "stop" if self._tree is not None and self._tree.run == order["run"]:
                 self._tree.end("stop", now_ms, order["grace"])
             case _:
                 return
 
     def _start(self, order: Fields) -> None:
+        self._clean()
         handed = [self._received.pop(0) for _ in range(order["descriptors"])]
-        tree = Tree(order, self._clock.elapsed_ms())
+        tree = Tree(order, self._clock)
         problem = tree.start(handed)
         for descriptor in handed:
             os.close(descriptor)
         if problem is not None:
-            self._report({**tree.report(self._clock.elapsed_ms()), "error": problem})
-            tree.clean_up()
+            self._close(tree, problem)
             return
         self._tree = tree
-        for descriptor in tree.descriptors():
+        for descriptor in tree.command.descriptors() if tree.command is not None else []:
             self._poll.register(descriptor, select.POLLIN)
 
     def _look_after_tree(self) -> None:
         tree = self._tree
-        if tree is None or not tree.step(self._clock.elapsed_ms()):
+        if tree is None:
             return
-        for descriptor in tree.descriptors():
+        is_gone = tree.step(self._clock.elapsed_ms())
+        if tree.command is not None and self._sending.has_room:
+            self._tell(tree.command.news(self._clock.elapsed_ms()))
+        if not is_gone:
+            return
+        for descriptor in tree.command.descriptors() if tree.command is not None else []:
             self._poll.unregister(descriptor)
         self._tree = None
-        outputs = tree.outputs()
-        if tree.reason != "replaced":
-            self._report({**tree.report(self._clock.elapsed_ms()), **outputs, "error": None})
-        tree.clean_up()
+        self._close(tree, None)
         if self._next is not None:
             order, self._next = self._next, None
             self._start(order)
 
-    def _report(self, report: Fields) -> None:
+    def _close(self, tree: Tree, problem: int | None) -> None:
+        """Report the end of a tree; its folder may be needed until the agent says that it is not."""
+        report = {**tree.report(self._clock.elapsed_ms()), "error": problem}
+        if tree.reason != "replaced":
+            if tree.command is not None:
+                self._tell(tree.command.news(self._clock.elapsed_ms(), all_of_it=True))
+            self._tell([report])
+        self._ended = tree
+        if tree.command is None or not self._agent_is_there or tree.reason == "replaced":
+            self._clean()
+
+    def _clean(self) -> None:
+        if self._ended is not None:
+            self._removals.append(self._ended.removal())
+            self._ended = None
+
+    def _tell(self, reports: list[Fields]) -> None:
+        for report in reports:
+            self._send(report)
+
+    def _send(self, report: Fields | None) -> None:
+        """Send the report, or go on with what waits."""
+        if not self._agent_is_there:
+            return
         try:
-            self._control.sendall(frame(render(report)))
+            if report is None:
+                self._sending.go_on()
+            else:
+                self._sending.put(report)
         except OSError:
             self._lose_agent()
+            return
+        interest = select.POLLIN | (select.POLLOUT if self._sending.waits else 0)
+        self._poll.modify(self._control.fileno(), interest)
 
 
 def main(arguments: list[str]) -> int:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import signal
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NoReturn, final
+from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, final
 
-from tenure.workers.linux import die_with_parent
+from tenure.processes.linux import die_with_parent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,17 +22,29 @@ _EXPENDABLE: Final = 500
 
 
 @final
+class Standard(NamedTuple):
+    """The descriptors that a program gets as its standard input, output and error."""
+
+    stdin: int
+    stdout: int
+    stderr: int
+
+
+@final
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What to start. `keep` names the descriptors that it inherits besides the three standard ones."""
+    """What to start.
+
+    `keep` names the descriptors that it inherits besides the three standard ones, `file_limit` is the largest file in
+    bytes that it may write (0: any).
+    """
 
     argv: Sequence[str]
     env: Mapping[str, str]
     cwd: str
-    stdin: int
-    stdout: int
-    stderr: int
+    standard: Standard
     keep: Sequence[int] = ()
+    file_limit: int = 0
 
 
 def spawn(program: Program) -> int:
@@ -61,6 +74,15 @@ def _be_expendable() -> None:
         return
 
 
+def _be_limited(file_limit: int) -> None:
+    """Dump no core, which would hold secrets and fill the disk; write no file that is larger than the limit."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if file_limit:
+        _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+        limit = file_limit if most == resource.RLIM_INFINITY else min(file_limit, most)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+
 def _become(program: Program, writable: int, parent: int) -> NoReturn:
     try:
         os.setsid()
@@ -69,12 +91,12 @@ def _become(program: Program, writable: int, parent: int) -> NoReturn:
             os._exit(1)
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
-        os.dup2(program.stdin, 0)
-        os.dup2(program.stdout, 1)
-        os.dup2(program.stderr, 2)
+        for descriptor, standard in zip(program.standard, (0, 1, 2), strict=True):
+            os.dup2(descriptor, standard)
         for descriptor in program.keep:
             os.set_inheritable(descriptor, True)  # noqa: FBT003 - the standard library takes it by position only
         _be_expendable()
+        _be_limited(program.file_limit)
         os.chdir(program.cwd)
         os.execvpe(program.argv[0], list(program.argv), dict(program.env))  # noqa: S606 - no shell is the point
     except (OSError, ValueError) as error:

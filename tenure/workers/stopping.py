@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 from tenure.protocol.timing import grace_ms
 from tenure.protocol.worker_messages import Cause, FailureKind
 from tenure.workers.actions import CancelCall, EndTree, Recall
-from tenure.workers.conclusions import finish, stopped
+from tenure.workers.conclusions import Ending, disclose, finish, stopped
 from tenure.workers.holds import NEVER, Hold, Stage
 
 if TYPE_CHECKING:
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tenure.workers.ledger import Ledger
 
 _START_PATIENCE_MS: Final = 60_000
+_LATE_PATIENCE_MS: Final = 30_000
+"""How long what ended well may be staged after its right to run was over: it is evidence, and it takes a slot."""
 
 
 @final
@@ -35,7 +37,12 @@ class Stopper:
 
     def stop(self, hold: Hold, end: Cause | FailureKind, now_ms: int) -> None:
         """End a hold for that reason; the first reason counts."""
-        if hold.stage is Stage.OVER or hold.end is not None:
+        disclose(self._ledger, hold, now_ms)
+        if hold.stage is Stage.OVER:
+            return
+        if hold.end is not None:
+            if hold.end is Cause.SELF_FENCED and end is Cause.DRAINED and hold.stage is Stage.PLACED:
+                self._end_tree(self._floor.slots[hold.slot], 0)  # nobody waits for evidence
             return
         hold.end = end
         if hold.stage is not Stage.PLACED:
@@ -45,7 +52,7 @@ class Stopper:
         if slot.ending:
             return
         if slot.is_command:
-            self._end_tree(slot, grace_ms(hold.ttl_ms))
+            self._end_first(slot, hold, now_ms)
         elif slot.is_async:
             hold.end_by_ms = now_ms + grace_ms(hold.ttl_ms)
             self._ledger.act(CancelCall(slot.index, hold.call))
@@ -65,7 +72,8 @@ class Stopper:
                 slot.waiting_since_ms = NEVER
                 self._end_tree(slot, 0)
             late = [hold for hold in slot.placed.values() if hold.end_by_ms != NEVER and now_ms >= hold.end_by_ms]
-            if late and not slot.ending:
+            if late and (not slot.ending or late[0].end is Cause.SELF_FENCED):
+                late[0].end_by_ms = NEVER
                 self._end_tree(slot, grace_ms(late[0].ttl_ms))
 
     def recalled(self, happened: Recalled, now_ms: int) -> None:
@@ -75,7 +83,7 @@ class Stopper:
         self._take_back(slot, happened.calls, now_ms)
         begun = next((hold for hold in slot.placed.values() if hold.end is not None), None)
         if begun is not None and not slot.ending and not slot.is_async:
-            self._end_tree(slot, grace_ms(begun.ttl_ms))
+            self._end_first(slot, begun, now_ms)
 
     def tree_ended(self, happened: TreeEnded, now_ms: int) -> None:
         """Conclude everything that a slot's process tree was running when it ended."""
@@ -92,14 +100,17 @@ class Stopper:
         if hold.detail == "":
             hold.detail = happened.detail
         if happened.outcome is not None:
-            finish(self._ledger, hold, happened.outcome, happened.duration_ms, now_ms)
+            ending = Ending(happened.outcome, happened.duration_ms, happened.outputs, happened.notes)
+            finish(self._ledger, hold, ending, now_ms)
             return
         if hold.end is None:
             if happened.by_deadline:
                 hold.end = Cause.SELF_FENCED
             else:
                 hold.end = Cause.COLLATERAL if others_fault else Cause.PROCESS_DIED
-        stopped(self._ledger, hold, now_ms, started=True, gone=happened.gone)
+        # A timeout is the task's own end, wherever its time went.
+        started = happened.begun or hold.end is FailureKind.TIMEOUT
+        stopped(self._ledger, hold, now_ms, started=started, gone=happened.gone)
 
     def _take_back(self, slot: Slot, calls: Sequence[int], now_ms: int) -> None:
         back = [hold for call in calls if (hold := slot.placed.get(call)) is not None]
@@ -114,6 +125,12 @@ class Stopper:
             else:
                 self._ledger.make_ready(hold, first=True)
 
-    def _end_tree(self, slot: Slot, grace: int) -> None:
+    def _end_first(self, slot: Slot, hold: Hold, now_ms: int) -> None:
+        is_late = hold.end is Cause.SELF_FENCED
+        if is_late:
+            hold.end_by_ms = now_ms + _LATE_PATIENCE_MS
+        self._end_tree(slot, grace_ms(hold.ttl_ms), is_late=is_late)
+
+    def _end_tree(self, slot: Slot, grace: int, *, is_late: bool = False) -> None:
         slot.ending = True
-        self._ledger.act(EndTree(slot.index, grace))
+        self._ledger.act(EndTree(slot.index, grace, is_late))

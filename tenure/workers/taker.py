@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
     from tenure.broker.base import Handout, WorkerBroker
     from tenure.clock import Clock
-    from tenure.workers.desk import Desk
+    from tenure.workers.desk import Front
+    from tenure.workers.freight import StoreAddress
 
 _LONGEST_BLOCK_MS: Final = 2_000
 _SHORTEST_BLOCK_MS: Final = 100
@@ -21,13 +22,21 @@ _RETAKE_LIMIT: Final = 5_000
 
 @final
 class Taker:
-    """See `lines.Duty`. `hurry` is called with the smallest ttl of what was read."""
+    """See `lines.Duty`. `hurry` hears of the smallest ttl of what was read, `store` of the fleet's store."""
 
-    def __init__(self, capabilities: Sequence[str], desk: Desk, clock: Clock, hurry: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        capabilities: Sequence[str],
+        desk: Front,
+        clock: Clock,
+        hurry: Callable[[int], None],
+        store: StoreAddress,
+    ) -> None:
         self._capabilities = capabilities
         self._desk = desk
         self._clock = clock
         self._hurry = hurry
+        self._store = store
         self._must_retake = True
         self._inherited = True
         self.block_ms = _LONGEST_BLOCK_MS
@@ -54,6 +63,9 @@ class Taker:
             issued_ms = self._clock.elapsed_ms()
             handouts = broker.take(capabilities=self._capabilities, limit=room, block_ms=self.block_ms)
             if handouts:
+                if not self._store.is_known:
+                    # The coordinator came up after the last heartbeat, and what was read may need its store.
+                    self._store.announce(broker.store_address())
                 self._post(Taken(handouts, issued_ms))
 
     def closing(self, broker: WorkerBroker) -> None:

@@ -7,83 +7,68 @@ import os
 import signal
 from typing import TYPE_CHECKING, Final, final
 
-from tenure.workers.control_group import memory_kills
-from tenure.workers.outputs import Capture
-from tenure.workers.spawning import Program, spawn
-from tenure.workers.trees import descendants, kill_descendants, reap, signal_all
+from tenure.processes.control_group import memory_kills
+from tenure.processes.trees import descendants, kill_descendants, reap, signal_all
+from tenure.workers.command import Command
+from tenure.workers.removal import Removal
+from tenure.workers.spawning import Program, Standard, spawn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tenure.clock import Clock
     from tenure.workers.runner_messages import Fields
 
 _GLANCE_MS: Final = 500
 """A timer stands still while the host sleeps, so that deadlines are looked at this often."""
 _KILL_AGAIN_MS: Final = 10
+_LEAVE_MS: Final = 100
+"""What ends with its program, a moment after it, was not left behind."""
 _LEFTOVER_GRACE_MS: Final = 500
 
 
 @final
 class Tree:
-    """The tree of one child or command, while it lives."""
+    """The tree of one child or command, while it lives. `command` is None for a child."""
 
-    def __init__(self, order: Fields, now_ms: int) -> None:
+    def __init__(self, order: Fields, clock: Clock) -> None:
         self.run: Final[int] = order["run"]
         self.reason = ""
+        self.command: Final = Command(order, clock) if order["op"] == "command" else None
         self._order = order
-        self._is_command = order["op"] == "command"
         self._until_ms: int | None = order["until"]
         self._grace_ms: int = order["grace"]
-        self._began_ms = now_ms
+        self._began_ms = clock.elapsed_ms()
         self._kill_at_ms: int | None = None
+        self._leave_until_ms: int | None = None
+        self._left = 0
         self._leader = 0
         self._status: int | None = None
-        self._stdout: Capture | None = None
-        self._stderr: Capture | None = None
         self._memory_kills = (memory_kills(), memory_kills())
 
     def start(self, handed: Sequence[int]) -> int | None:
         """Start it with these descriptors; the errno when that is not possible."""
-        order = self._order
         try:
-            os.makedirs(order["cwd"], mode=0o700, exist_ok=True)  # noqa: PTH103 - pathlib is slow to import
-            stdin = self._stdin()
+            standard = self._prepare()
         except OSError as error:
             return error.errno or errno.EIO
-        if self._is_command:
-            self._stdout, self._stderr = Capture(order["limit"]), Capture()
-        captures = [capture for capture in (self._stdout, self._stderr) if capture is not None]
+        order = self._order
         program = Program(
             argv=[*order["argv"], *map(str, handed)],
             env=order["env"],
             cwd=order["cwd"],
-            stdin=stdin,
-            stdout=self._stdout.writable if self._stdout else 2,
-            stderr=self._stderr.writable if self._stderr else 2,
+            standard=standard,
             keep=handed,
+            file_limit=self.command.file_limit if self.command is not None else 0,
         )
         try:
             self._leader = spawn(program)
         except OSError as error:
-            for capture in captures:
-                capture.drain()
             return error.errno or errno.EIO
         finally:
-            os.close(stdin)
-            for capture in captures:
-                os.close(capture.writable)
+            for descriptor in {*standard} - {2}:
+                os.close(descriptor)
         return None
-
-    def descriptors(self) -> list[int]:
-        """The pipes to read from, as long as they are open."""
-        return [capture.readable for capture in (self._stdout, self._stderr) if capture is not None and capture.open]
-
-    def read(self, descriptor: int) -> bool:
-        """Read from one of the pipes; False when it has ended and must not be watched any more."""
-        for capture in (self._stdout, self._stderr):
-            if capture is not None and capture.readable == descriptor:
-                return capture.read()
-        return False
 
     def allow_until(self, until_ms: int | None, grace_ms: int) -> None:
         """Move the deadline."""
@@ -104,68 +89,60 @@ class Tree:
     def patience_ms(self, now_ms: int) -> int:
         """How long nothing needs to be done, unless something happens."""
         ending = self._kill_at_ms is not None
-        due = [at for at in (None if ending else self._until_ms, self._kill_at_ms) if at is not None]
-        if not due:
-            return -1
-        shortest_ms = _KILL_AGAIN_MS if self._kill_at_ms is not None and now_ms >= self._kill_at_ms else 0
-        return max(shortest_ms, min(_GLANCE_MS, min(due) - now_ms))
+        deadlines = [None if ending else self._until_ms, self._kill_at_ms, None if ending else self._leave_until_ms]
+        due = [at for at in deadlines if at is not None]
+        at_least_ms = _KILL_AGAIN_MS if self._kill_at_ms is not None and now_ms >= self._kill_at_ms else 0
+        patience_ms = max(at_least_ms, min(_GLANCE_MS, min(due) - now_ms)) if due else -1
+        soon_ms = self.command.due_ms() if self.command is not None else None
+        if soon_ms is None:
+            return patience_ms
+        rest_ms = max(0, soon_ms - now_ms)
+        return rest_ms if patience_ms < 0 else min(rest_ms, patience_ms)
 
     def step(self, now_ms: int) -> bool:
         """Do what is due. True when the tree is proved gone."""
         if self._until_ms is not None and now_ms >= self._until_ms:
             self.end("deadline", self._until_ms, self._grace_ms)
+        if self.command is not None and self.command.look(now_ms) and self._kill_at_ms is None:
+            self.end("exit", now_ms, 0)
         if self._kill_at_ms is not None and now_ms >= self._kill_at_ms:
             kill_descendants()
         ended, none_left = reap()
         if self._leader in ended:
             self._status = ended[self._leader]
-            if not none_left:
-                self.end("exit", now_ms, _LEFTOVER_GRACE_MS)
+            self._leave_until_ms = now_ms + _LEAVE_MS
+        if self._leave_until_ms is not None and now_ms >= self._leave_until_ms and not none_left:
+            self._end_leftovers(now_ms)
         return none_left
-
-    def outputs(self) -> Fields:
-        """What was kept of the output; closes the pipes."""
-        return {
-            "stdout": self._stdout.drain() if self._stdout else "",
-            "over": self._stdout.over if self._stdout else False,
-            "stderr": self._stderr.drain() if self._stderr else "",
-        }
 
     def report(self, now_ms: int) -> Fields:
         """What the agent is told about the end."""
-        return {
+        code = None if self._status is None else os.waitstatus_to_exitcode(self._status)
+        reason = self.reason or "exit"
+        report: Fields = {
             "run": self.run,
-            "reason": self.reason or "exit",
-            "code": None if self._status is None else os.waitstatus_to_exitcode(self._status),
+            "reason": reason,
+            "code": code,
             "duration": now_ms - self._began_ms,
             "out_of_memory": memory_kills() != self._memory_kills[0],
+            "left": self._left,
         }
+        if self.command is not None:
+            report |= self.command.finish(code=code, by_itself=reason == "exit")
+        return report
 
-    def clean_up(self) -> None:
-        """Remove the task's folder, as far as that is possible."""
-        top: str = self._order["cwd"]
-        for root, folders, files in os.walk(top, topdown=False):
-            for name in [*files, *folders]:
-                _remove(os.path.join(root, name))  # noqa: PTH118 - pathlib is slow to import
-        _remove(top)
+    def removal(self) -> Removal:
+        """The removal of its folder."""
+        return self.command.dispose() if self.command is not None else Removal(self._order["cwd"])
 
-    def _stdin(self) -> int:
-        text: str = self._order.get("stdin", "")
-        if not text:
-            return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        memory = os.memfd_create("stdin")
-        data = text.encode(errors="surrogatepass")
-        while data:
-            data = data[os.write(memory, data) :]
-        os.lseek(memory, 0, os.SEEK_SET)
-        return memory
+    def _prepare(self) -> Standard:
+        if self.command is not None:
+            return self.command.prepare()
+        os.makedirs(self._order["cwd"], mode=0o700, exist_ok=True)  # noqa: PTH103 - pathlib is slow to import
+        return Standard(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 2, 2)
 
-
-def _remove(path: str) -> None:
-    try:
-        if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114
-            os.rmdir(path)  # noqa: PTH106
-        else:
-            os.unlink(path)  # noqa: PTH108
-    except OSError:
-        return
+    def _end_leftovers(self, now_ms: int) -> None:
+        self._leave_until_ms = None
+        if self._kill_at_ms is None:
+            self._left = len(descendants(os.getpid()))
+        self.end("exit", now_ms, _LEFTOVER_GRACE_MS)

@@ -17,6 +17,17 @@ from tenure.broker.redis_coordinator import RedisCoordinator
 from tenure.broker.redis_worker import RedisWorker
 from tenure.protocol.assignment import Assignment, Ticket
 from tenure.testing import ManualClock
+from tests.fixtures_artifacts import (
+    STORES,
+    MemoryStoreBench,
+    S3Server,
+    StoreBench,
+    broker_bench,
+    folder_bench,
+    fsspec_bench,
+    launch_s3,
+    s3_bench,
+)
 from tests.fixtures_services import require_program
 from tests.servers import KINDS, Server, launch
 from tests.waiting import wait_until
@@ -144,6 +155,46 @@ def bench(
     bench = ServerBench(running(request.param), f"ns{next(namespaces)}")
     yield bench
     bench.close()
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], S3Server]]:
+    """The S3-compatible server that all tests share; started when it is first asked for."""
+    servers: list[S3Server] = []
+
+    def running_server() -> S3Server:
+        if not servers:
+            servers.append(launch_s3(tmp_path_factory.mktemp("s3")))
+        return servers[0]
+
+    yield running_server
+    for server in servers:
+        server.stop()
+
+
+@pytest.fixture(params=STORES)
+def store_bench(
+    request: pytest.FixtureRequest,
+    running: Callable[[str], Server],
+    s3_server: Callable[[], S3Server],
+    namespaces: Iterator[int],
+    tmp_path: Path,
+) -> Iterator[StoreBench]:
+    """An empty store of artifacts of every implementation."""
+    name = f"store{next(namespaces)}"
+    match request.param:
+        case "memory":
+            bench: StoreBench = MemoryStoreBench()
+        case "folder":
+            bench = folder_bench(tmp_path)
+        case "broker":
+            bench = broker_bench(running("valkey"), name)
+        case "fsspec":
+            bench = fsspec_bench(name)
+        case _:
+            bench = s3_bench(s3_server(), name)
+    yield bench
+    bench.store.close()
 
 
 @pytest.fixture(params=KINDS)

@@ -53,7 +53,7 @@ def test_each_assignment_is_handed_to_one_worker(bench: Bench, opened: Coordinat
 def test_a_workers_own_stream_is_read_along(bench: Bench, opened: CoordinatorBroker, make: Make) -> None:
     opened.publish([make(1), make(2, worker_id="w1")])
 
-    assert {h.entry_id.minor for h in take(bench.worker())} == {1, 2}
+    assert {(h.entry_id.minor, h.is_directed) for h in take(bench.worker())} == {(1, False), (2, True)}
 
 
 def test_publishing_again_under_the_same_id_adds_nothing(bench: Bench, opened: CoordinatorBroker, make: Make) -> None:
@@ -113,6 +113,33 @@ def test_another_worker_cannot_take_it_again(bench: Bench, opened: CoordinatorBr
 
     assert bench.worker("w2").retake(capabilities=["cpu"], limit=100) == []
     assert opened.pending(capability="cpu") == [PendingEntry(EntryId(1, 1), "w1")]
+
+
+def test_an_entry_can_be_looked_at_by_a_worker_that_was_not_given_it(
+    bench: Bench, opened: CoordinatorBroker, make: Make
+) -> None:
+    sent, own = make(1), make(2, worker_id="w1")
+    opened.publish([sent, own])
+    executor = bench.worker("w1.x0")
+
+    assert executor.look(capability="cpu", entry_id=EntryId(1, 1)) == Handout(EntryId(1, 1), sent.assignment)
+    assert executor.look(worker_id="w1", entry_id=EntryId(1, 2)) == Handout(EntryId(1, 2), own.assignment)
+    assert opened.pending(capability="cpu") == []
+    assert [h.entry_id.minor for h in take(bench.worker())] == [1, 2]
+    assert executor.look(capability="cpu", entry_id=EntryId(1, 1)) == Handout(EntryId(1, 1), sent.assignment)
+    assert opened.pending(capability="cpu") == [PendingEntry(EntryId(1, 1), "w1")]
+
+
+def test_an_entry_that_is_not_there_is_not_seen(bench: Bench, opened: CoordinatorBroker, make: Make) -> None:
+    opened.publish([make(1), make(2)])
+    take(bench.worker())
+    opened.withdraw([("cpu", "", EntryId(1, 1))])
+    executor = bench.worker("w1.x0")
+
+    assert executor.look(capability="cpu", entry_id=EntryId(1, 1)) is None
+    assert executor.look(capability="cpu", entry_id=EntryId(1, 3)) is None
+    assert executor.look(capability="gpu", entry_id=EntryId(1, 2)) is None
+    assert executor.look(worker_id="w1", entry_id=EntryId(1, 2)) is None
 
 
 def test_all_pending_entries_are_listed(bench: Bench, opened: CoordinatorBroker, make: Make) -> None:
@@ -240,6 +267,19 @@ def test_a_heartbeat_is_answered_with_the_coordinators_echo(bench: Bench, opened
     opened.post([], {"w1": "1:1:1", "w2": "1:1:9"}, 150)
     assert worker.beat(b"second", 60_000) == "1:1:1"
     bench.until(lambda: worker.beat(b"third", 60_000) == "", "the echo is over")
+
+
+def test_nothing_is_kept_for_a_worker_that_has_departed(bench: Bench, opened: CoordinatorBroker) -> None:
+    gone, there = bench.worker("w1.x0"), bench.worker("w1")
+    for worker in (gone, there):
+        worker.beat(b"alive", 60_000)
+    mail = [Mailing(b"a", worker_id="w1.x0"), Mailing(b"b", worker_id="w1")]
+    opened.post(mail, {"w1.x0": "1:1:1", "w1": "1:1:1"}, 60_000)
+    opened.settle([], [], [("lab", "w1.x0"), ("lab", "w1.x1")])
+
+    assert opened.heartbeats([("lab", "w1.x0"), ("lab", "w1")]) == [None, b"alive"]
+    assert [len(worker.orders(after=START, block_ms=0)) for worker in (gone, there)] == [0, 1]
+    assert [worker.beat(b"alive", 60_000) for worker in (gone, there)] == ["", "1:1:1"]
 
 
 def test_orders_are_read_from_where_the_worker_stands(bench: Bench, opened: CoordinatorBroker) -> None:

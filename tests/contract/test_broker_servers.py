@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from tenure.broker.base import EntryId, Mailing, Publication, WithdrawOutcome
+from tenure.broker.base import EntryId, LogKey, Mailing, Publication, WithdrawOutcome
 from tenure.broker.incarnation import Incarnation, compare, require_safe
 from tenure.broker.keys import GROUP, Keys
 from tenure.broker.redis_client import RedisClient
@@ -58,6 +58,12 @@ def awaiting_answers(bench: ServerBench) -> tuple[Callable[[], object], Callable
     return lambda: client.answers(after=START, block_ms=LONG_MS), client.close
 
 
+def following(bench: ServerBench) -> tuple[Callable[[], object], Callable[[], None]]:
+    client = bench.client()
+    log = LogKey("lab", "0" * 26, 1)
+    return lambda: client.printed(log, after=START, block_ms=LONG_MS), client.close
+
+
 def receiving(bench: ServerBench) -> tuple[Callable[[], object], Callable[[], None]]:
     connection = bench.connect()
     coordinator = RedisCoordinator(connection, bench.keys)
@@ -67,7 +73,7 @@ def receiving(bench: ServerBench) -> tuple[Callable[[], object], Callable[[], No
 # --- blocked readers -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reader", [taking, listening, awaiting_answers, receiving])
+@pytest.mark.parametrize("reader", [taking, listening, awaiting_answers, following, receiving])
 def test_closing_from_another_thread_ends_a_blocked_reader(
     server_bench: ServerBench, coordinator: RedisCoordinator, reader: Reader
 ) -> None:

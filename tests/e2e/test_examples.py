@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures_e2e import ROOT, Place, Up, gone
+from tests.fixtures_fleet_handlers import count
+from tests.fixtures_parity import open_parity
+from tests.launcher_folder import installed
 from tests.waiting import wait_until
 
 LORENZ = ROOT / "examples" / "lorenz"
@@ -60,3 +63,12 @@ def test_the_sweep_reaches_every_point_although_a_worker_is_killed(tmp_path: Pat
     finally:
         fleet.end()
         wait_until(gone(family), "everything has ended", timeout_s=20)
+
+
+def test_a_worker_runs_tasks_by_the_launcher_of_the_example(tmp_path: Path) -> None:
+    (tmp_path / "installed").mkdir()
+    with open_parity("folder", tmp_path, *installed(tmp_path / "installed")) as parity:
+        handle = parity.submit(count, 42)
+        assert handle.result(60) == 42
+        wait_until(lambda: handle.task_id not in parity.journal(), "the worker has forgotten it")
+        assert not list((tmp_path / "bench" / "jobs").iterdir())

@@ -34,6 +34,7 @@ def fleet_under_sweep(folder: Path, retry: tenure.Retry) -> Generator[tuple[Up, 
                 marks = [str(instrument.path)] * TASKS
                 sweep = Sweep(said.map(handlers.work, marks, range(TASKS), [0.3] * TASKS), instrument)
                 sweep.wait_for_results(4)
+                instrument.hold()
                 sweep.wait_for_running(3)
                 yield fleet, sweep
     finally:

@@ -16,14 +16,20 @@ _PROPERTY = "fault_figures"
 
 @pytest.fixture
 def trials(tmp_path: Path, record_property: Callable[[str, object], None]) -> Iterator[Trials]:
-    """What a test of one fault works with; its figures go into the table, also when it fails."""
+    """What a test of one fault works with; its figures go into the table, also when it fails.
+
+    A promised time that was not kept fails the test, too.
+    """
     trials = Trials(tmp_path)
     try:
         yield trials
     finally:
         trials.close()
         for figures in trials.figures.values():
+            figures.delay_ms = trials.instrument.delay_ms()
             record_property(_PROPERTY, asdict(figures))
+    late = [problem for figures in trials.figures.values() for problem in figures.too_late()]
+    assert not late, late
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

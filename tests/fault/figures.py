@@ -16,6 +16,10 @@ _HEAD = (
     "fault", "trials", "runs", "overlaps", "lost", "twice", "unallowed", "false deaths",
     "noticed p50", "p99", "limit", "serves p50", "p99", "closest", "ran on",
 )  # fmt: skip
+SERVE_LIMIT_MS = 10_000
+"""How long a new task may take to its result once broker and coordinator are there again."""
+WAKINGS = 10
+"""How often something has to be woken, one after the other, until a loss is on record or a task has its result."""
 _BEGIN = "<!-- figures -->"
 _END = "<!-- end of figures -->"
 
@@ -40,6 +44,8 @@ class Figures:
     closest_ms: float | None = None
     ran_on_ms: float | None = None
     """The longest time that something ran on after its suspended host had woken."""
+    delay_ms: float = 0
+    """How late processes were woken meanwhile, because the machine had other things to do."""
 
     def add(self, findings: Findings) -> None:
         """Count one trial."""
@@ -50,7 +56,7 @@ class Figures:
         self.duplicates += len(findings.duplicates)
         self.unallowed += len(findings.unallowed)
         if findings.closest_ms is not None:
-            self.closest_ms = min(findings.closest_ms, self.closest_ms or findings.closest_ms)
+            self.closest_ms = _smallest(findings.closest_ms, self.closest_ms)
 
     def merge(self, other: "Figures") -> None:
         """Take in what another test measured under the same fault."""
@@ -59,8 +65,28 @@ class Figures:
         self.notice_limit_ms = max(self.notice_limit_ms, other.notice_limit_ms)
         self.notice_ms += other.notice_ms
         self.serve_ms += other.serve_ms
-        self.closest_ms = min(filter(None, (self.closest_ms, other.closest_ms)), default=None)
-        self.ran_on_ms = max(filter(None, (self.ran_on_ms, other.ran_on_ms)), default=None)
+        self.closest_ms = _smallest(self.closest_ms, other.closest_ms)
+        self.delay_ms = max(self.delay_ms, other.delay_ms)
+        self.ran_on_ms = max((each for each in (self.ran_on_ms, other.ran_on_ms) if each is not None), default=None)
+
+    def too_late(self) -> list[str]:
+        """Which of the promised times were not kept, though the machine had time for it.
+
+        What a busy machine takes by waking everyone late is measured beside the times, and not held against them.
+        """
+        noticed_ms, serves_ms = percentile(self.notice_ms, 99), percentile(self.serve_ms, 99)
+        lost_ms = WAKINGS * self.delay_ms
+        where = f"{self.fault}, on a machine that wakes everyone {self.delay_ms:.0f} ms late"
+        found: list[str] = []
+        if noticed_ms is not None and noticed_ms > self.notice_limit_ms + lost_ms:
+            found.append(f"{where}: noticed after {noticed_ms:.0f} ms, the limit is {self.notice_limit_ms:.0f} ms")
+        if serves_ms is not None and serves_ms > SERVE_LIMIT_MS + lost_ms:
+            found.append(f"{where}: served again after {serves_ms:.0f} ms, the limit is {SERVE_LIMIT_MS} ms")
+        return found
+
+
+def _smallest(*times_ms: float | None) -> float | None:
+    return min((each for each in times_ms if each is not None), default=None)
 
 
 def merged(properties: Iterable[dict[str, Any]]) -> list[Figures]:

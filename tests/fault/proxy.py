@@ -24,12 +24,12 @@ class Leg:
 
 
 class Proxy:
-    """Passes connections on to `target`, a port; `up` is towards it, `down` is back.
+    """Passes connections on to `target`, a port or the path of a socket; `up` is towards it, `down` is back.
 
     What is not passed on stays where a slow network would keep it, and comes late when the line is good again.
     """
 
-    def __init__(self, target: int) -> None:
+    def __init__(self, target: int | str) -> None:
         self.target = target
         self.up = True
         self.down = True
@@ -103,17 +103,27 @@ class Proxy:
     def _accept(self) -> None:
         near, _ = self._listener.accept()
         try:
-            far = socket.create_connection(("127.0.0.1", self.target), timeout=1)
+            far = self._reach()
         except OSError:
             near.close()
             return
+        near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for end in (near, far):
             end.setblocking(True)  # noqa: FBT003 - the standard library takes it by position only
-            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._legs[near] = Leg(near, far, is_up=True)
         self._legs[far] = Leg(far, near, is_up=False)
         for end in (near, far):
             self._selector.register(end, selectors.EVENT_READ)
+
+    def _reach(self) -> socket.socket:
+        if isinstance(self.target, int):
+            far = socket.create_connection(("127.0.0.1", self.target), timeout=1)
+            far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return far
+        far = socket.socket(socket.AF_UNIX)
+        far.settimeout(1)
+        far.connect(self.target)
+        return far
 
     def _take(self, leg: Leg) -> None:
         try:

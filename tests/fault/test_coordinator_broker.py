@@ -154,6 +154,52 @@ def test_a_full_broker_loses_no_task_that_starts_on_claim(fleet: ScriptedFleet) 
     assert fleet.records.rows("SELECT state FROM task") == [("OFFERED",)]
 
 
+@pytest.mark.parametrize("start", ["claimed", "granted"])
+def test_a_full_broker_is_no_reason_to_give_anybody_up(fleet: ScriptedFleet, start: str) -> None:
+    """It can be read, but no heartbeat is taken: that nobody is heard on it proves nothing."""
+    worker = fleet.worker()
+    task = fleet.submit(start=start)
+    hand = worker.claim()
+    fleet.server.full = True
+    fleet.live(600_000)
+    fleet.server.full = False
+    fleet.live(EXPIRY_MS // 2)
+
+    assert fleet.records.state(task) == "RUNNING"
+    assert fleet.records.events("worker_state") == []
+    worker.finish(hand)
+    assert verdicts(worker) == ["accepted"]
+
+
+def test_what_was_taken_from_a_full_broker_is_not_given_up(fleet: ScriptedFleet) -> None:
+    """A task that starts on its claim runs, while neither claim nor heartbeat can be written."""
+    worker = fleet.worker()
+    task = fleet.submit(start="claimed")
+    fleet.server.full = True
+    hands = worker.take()
+    fleet.live(600_000)
+    fleet.server.full = False
+    worker.finish(worker.claim(*hands))
+
+    assert verdicts(worker) == ["accepted"]
+    assert fleet.records.leases(task) == ["COMPLETED"]
+
+
+def test_who_died_while_the_broker_was_full_is_given_up_a_full_term_after_there_is_room(fleet: ScriptedFleet) -> None:
+    worker = fleet.worker()
+    task = fleet.submit()
+    worker.claim()
+    fleet.server.full = True
+    fleet.live(2_000)
+    worker.alive = False
+    fleet.live(60_000)
+    fleet.server.full = False
+    fleet.live(EXPIRY_MS - 1_000)
+    assert fleet.records.state(task) == "RUNNING"
+    fleet.live(2_000)
+    assert fleet.records.state(task) == "LOST"
+
+
 def test_new_streams_wait_for_room_and_are_made_then(fleet: ScriptedFleet) -> None:
     """A hello that needs streams is settled although the broker is full."""
     worker = fleet.worker("w1")

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fault.instrument import Execution, Instrument, Records, check
+from tests.fault.figures import Figures
+from tests.fault.instrument import Execution, Findings, Instrument, Records, check
 from tests.waiting import wait_until
 
 MS = 1_000_000
@@ -20,6 +21,17 @@ SCHEMA = """
     INSERT INTO directive VALUES ('t', 2, 'APPROVED');
     INSERT INTO result VALUES ('t', 2);
 """
+
+
+def test_a_busy_machine_is_not_held_against_the_fleet_and_no_more_than_that() -> None:
+    late = Figures("broker away", notice_limit_ms=4_400, notice_ms=[4_500], serve_ms=[10_100])
+    assert len(late.too_late()) == 2
+    late.delay_ms = 12
+    assert late.too_late() == []
+    late.notice_ms.append(4_521)
+    assert [problem.partition(":")[0] for problem in late.too_late()] == [
+        "broker away, on a machine that wakes everyone 12 ms late"
+    ]
 
 
 @pytest.fixture
@@ -77,6 +89,34 @@ def test_a_broken_record_is_found(tmp_path: Path, database: sqlite3.Connection, 
 
 def test_an_attempt_that_ran_twice_is_found(tmp_path: Path, database: sqlite3.Connection) -> None:
     assert "attempt 2 ran twice" in problems(tmp_path, FIRST, SECOND, run(2, 95, 99))
+
+
+def test_a_result_that_nobody_computed_is_found(tmp_path: Path, database: sqlite3.Connection) -> None:
+    assert "accepted under fence 2, which never finished" in problems(tmp_path)
+    assert "accepted under fence 2, which never finished" in problems(tmp_path, FIRST)
+
+
+def test_a_time_that_was_not_kept_is_found_and_no_gap_at_all_is_the_closest() -> None:
+    figures = Figures("a fault", notice_limit_ms=4_400, notice_ms=[100, 4_500], serve_ms=[10_001])
+    assert len(figures.too_late()) == 2
+    assert Figures("a fault", notice_limit_ms=4_400, notice_ms=[4_400], serve_ms=[9_999]).too_late() == []
+    figures.add(Findings(closest_ms=0.0))
+    figures.add(Findings(closest_ms=5.0))
+    figures.merge(Figures("a fault", closest_ms=7.0))
+    assert figures.closest_ms == 0.0
+
+
+def test_a_mark_that_is_seen_half_is_taken_when_it_is_whole(tmp_path: Path) -> None:
+    instrument = Instrument(tmp_path / "marks")
+    try:
+        file = os.open(instrument.path, os.O_WRONLY | os.O_APPEND)
+        os.write(file, f"start t 1 7 {os.getpid()} 1000\nstart u 1 8 ".encode())
+        assert [each.task_id for each in instrument.running()] == ["t"]
+        os.write(file, f"{os.getpid()} 2000\n".encode())
+        os.close(file)
+        assert [(each.task_id, each.started_ns) for each in instrument.running()] == [("t", 1000), ("u", 2000)]
+    finally:
+        instrument.close()
 
 
 def test_marks_are_read_and_the_end_of_a_killed_process_is_seen(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_a_worker_that_is_cut_off_has_stopped_before_it_is_replaced(trials: Tria
     """Also when what it runs ignores every polite request to end."""
     with wired_fleet(trials) as (fleet, lines):
         for _ in range(repeats):
-            sweep = trials.sweep(fleet, count=4, seconds=4, handler=handlers.stubborn)
+            sweep = trials.sweep(fleet, count=4, seconds=4, handler=handlers.stubborn, held=True)
             hit = [each for each in sweep.wait_for_running(4) if fleet.worker_of(each.pid) == "w1"]
             struck_ms = CLOCK.now_ms()
             PARTITIONS[fault](lines.w1)
@@ -89,7 +89,7 @@ def test_a_coordinator_that_is_cut_off_replaces_nobody(trials: Trials, repeats: 
     fault = "coordinator cut off past the leases"
     with wired_fleet(trials) as (fleet, lines):
         for _ in range(repeats):
-            sweep = trials.sweep(fleet, count=8, seconds=1)
+            sweep = trials.sweep(fleet, count=8, seconds=1, held=True)
             sweep.wait_for_running(4)
             lines.coordinator.lead_nowhere()
             wait_for_time(AWAY_MS)

@@ -31,9 +31,9 @@ def test_a_task_that_kills_its_worker_is_held_when_its_budget_is_used_up(trials:
             tend(fleet, "w1", "w2")
         trials.judge(fault, fleet, sweep)
         runs = [each for each in trials.instrument.executions() if each.task_id == poison.task_id]
-        findings = check(runs, records, [])
-        assert len(runs) == BUDGET + 1
-        assert not findings.problems()
+        findings = check(runs, records, [poison.task_id])
+        assert findings.executions == len(runs) == BUDGET + 1
+        assert findings.problems() == [f"{poison.task_id}: is LOST in the end"]
         assert [state for (state,) in records.rows("SELECT state FROM task WHERE task_id = ?", poison.task_id)] == [
             "LOST"
         ]

@@ -11,6 +11,7 @@ import pytest
 
 import tenure
 from tests import fixtures_fleet_handlers as handlers
+from tests.fault.figures import WAKINGS
 from tests.fault.instrument import Execution, Records, check
 from tests.fault.trial import CLOCK, Sweep, Trials, long, noticed, wait_for_loss, wait_for_time
 from tests.fixtures_fleet import TTL_MS, Fleet, Worker, resume, tend
@@ -56,7 +57,7 @@ def test_what_a_killed_process_ran_is_lost_noticed_and_run_again(trials: Trials,
     fault = f"SIGKILL of {target}"
     with trials.fleet() as fleet:
         for _ in range(repeats):
-            sweep = trials.sweep(fleet, seconds=0.8)
+            sweep = trials.sweep(fleet, seconds=0.8, held=True)
             victim = sweep.wait_for_running(3)[0]
             name = fleet.worker_of(victim.pid)
             struck = TARGETS[target](fleet, victim)
@@ -68,6 +69,7 @@ def test_what_a_killed_process_ran_is_lost_noticed_and_run_again(trials: Trials,
                 fleet.start_worker(Worker(name))
             trials.judge(fault, fleet, sweep)
             trials.of(fault).notice_ms += noticed(fleet, hit, struck_ms)
+    assert trials.of(fault).notice_ms, "nothing was hit"
 
 
 @pytest.mark.parametrize("repeats", REPEATS)
@@ -76,7 +78,7 @@ def test_what_a_stopped_agent_held_has_ended_before_it_is_run_again(trials: Tria
     fault = "SIGSTOP of agent past its lease"
     with trials.fleet() as fleet:
         for _ in range(repeats):
-            sweep = trials.sweep(fleet, count=4, seconds=3.4)
+            sweep = trials.sweep(fleet, count=4, seconds=3.4, held=True)
             struck = agent(fleet, sweep.wait_for_running(3)[0])
             hit = victims(sweep, struck)
             struck_ms = CLOCK.now_ms()
@@ -94,7 +96,7 @@ def test_a_suspended_host_that_wakes_ends_what_was_given_to_others(trials: Trial
     fault = "suspended host"
     with trials.fleet() as fleet:
         for _ in range(repeats):
-            sweep = trials.sweep(fleet, count=4, seconds=3.4)
+            sweep = trials.sweep(fleet, count=4, seconds=3.4, held=True)
             struck = whole_worker(fleet, sweep.wait_for_running(3)[0])
             hit = victims(sweep, struck)
             struck_ms = CLOCK.now_ms()
@@ -110,7 +112,7 @@ def test_a_suspended_host_that_wakes_ends_what_was_given_to_others(trials: Trial
             figures.notice_ms += noticed(fleet, hit, struck_ms)
             figures.ran_on_ms = max(figures.ran_on_ms or 0, max(ends_ns) / 1e6 - woken_ms)
             assert 0 not in ends_ns
-            assert figures.ran_on_ms < 1_000
+            assert figures.ran_on_ms < 1_000 + WAKINGS * trials.instrument.delay_ms()
 
 
 @pytest.mark.parametrize(("target", "repeats"), [("child", 1), long("child", 5), long("runner", 5)])
@@ -119,7 +121,7 @@ def test_a_stopped_runner_or_child_does_not_kill_its_worker(trials: Trials, targ
     fault = f"SIGSTOP of {target} past its lease"
     with trials.fleet() as fleet:
         for _ in range(repeats):
-            sweep = trials.sweep(fleet, count=6, seconds=0.6)
+            sweep = trials.sweep(fleet, count=6, seconds=0.6, held=True)
             struck = TARGETS[target](fleet, sweep.wait_for_running(3)[0])
             send(struck, signal.SIGSTOP)
             wait_for_time(3_500)

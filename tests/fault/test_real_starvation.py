@@ -58,6 +58,7 @@ def stall(sweeps: Sequence[Sweep]) -> None:
             psutil.Process(pid).resume()
 
 
+@pytest.mark.xdist_group("takes all processors")
 @pytest.mark.parametrize("seconds", SECONDS)
 def test_nobody_is_taken_for_dead_who_is_only_slow(trials: Trials, seconds: int) -> None:
     fault = "starved, GIL-held and stalled workers"

@@ -126,11 +126,12 @@ def test_an_async_call_that_ignores_its_cancellation_is_ended_with_its_process(
     assert not any(map(alive, pids_in(note)))
 
 
+@pytest.mark.xdist_group("takes all processors")
 def test_processes_that_fork_without_end_are_ended(start: StartBench, tmp_path: Path) -> None:
     bench = start()
     note = tmp_path / "pids"
     marker = f"forks-{os.getpid()}"
-    (ticket,) = bench.publish(python(FORKS, str(note), marker, lease_ttl_ms=1_000))
+    (ticket,) = bench.publish(python(FORKS, str(note), marker, lease_ttl_ms=5_000))
     bench.until(lambda: note.exists() and len(with_name(marker)) > 20, "many processes run")
     bench.order(Stop(task_id=ticket.task_id, fence=ticket.fence, reason=StopReason.CANCELLED))
     assert bench.released(ticket).tree_gone

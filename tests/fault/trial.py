@@ -44,8 +44,9 @@ class Sweep:
         return [each for each in self.instrument.running() if each.task_id in ids]
 
     def wait_for_running(self, count: int) -> list[Execution]:
-        """Wait until that many of the tasks run at once; answers them."""
-        wait_until(lambda: len(self.running()) >= count, f"{count} tasks run", 20)
+        """Wait until that many of the tasks run at once, and let them go if they were held; answers them."""
+        wait_until(lambda: len(self.running()) >= count, f"{count} tasks run", 40)
+        self.instrument.let_go()
         return self.running()
 
     def wait_for_next_attempt(self, lost: Collection[Execution]) -> None:
@@ -108,9 +109,17 @@ class Trials:
         count: int = 8,
         seconds: float = 0.4,
         handler: Callable[..., Any] = handlers.work,
+        *,
+        held: bool = False,
         **options: Unpack[SubmitOptions],
     ) -> Sweep:
-        """Submit tasks; lost attempts may be repeated unless the options say otherwise."""
+        """Submit tasks; lost attempts may be repeated unless the options say otherwise.
+
+        Tasks that are `held` begin and then wait, until `Sweep.wait_for_running` lets them go: on a busy machine short
+        ones would else be over before enough of them run at once.
+        """
+        if held:
+            self.instrument.hold()
         said: SubmitOptions = {"lease_ttl": f"{TTL_MS}ms", "retry": RETRIES, **options}
         marks = [str(self.instrument.path)] * count
         handles = fleet.client.using(**said).map(handler, marks, range(count), [seconds] * count)

@@ -22,7 +22,7 @@ from tenure.protocol.worker_messages import (
     Progressed,
     Released,
 )
-from tests.fixtures_worker import Bench, call, command, python
+from tests.fixtures_worker import Bench, call, command, python, results_of
 from tests.waiting import wait_until
 
 StartBench = Callable[..., Bench]
@@ -151,9 +151,8 @@ def test_a_lot_of_short_async_calls_come_back(start: StartBench) -> None:
 def test_sync_and_async_calls_and_commands_share_a_worker(start: StartBench) -> None:
     bench = start(slots=2)
     work = [call("add", 1, 1), call("nap", 0.01), command("echo", "x")]
-    tickets = bench.publish(*[work[number % 3] for number in range(30)])
-    values = [value_of(bench.result(ticket, 20)) for ticket in tickets]
-    assert values == [2, "napped", "x\n"] * 10
+    finished = results_of(bench, *[work[number % 3] for number in range(30)])
+    assert [value_of(each) for each in finished] == [2, "napped", "x\n"] * 10
 
 
 # --- commands -----------------------------------------------------------------------------------

@@ -1,16 +1,19 @@
 """A runner in a process of its own, given orders by hand: deadlines, replacement and proof."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from tenure.broker.base import LogChunk
 from tenure.clock import SystemClock
 from tenure.protocol.envelope import CommandWork
 from tenure.protocol.worker_messages import Binding, FailureKind
 from tenure.workers.actions import StartCommand
 from tenure.workers.calls import call_packet
+from tenure.workers.freight import Freight, StoreAddress
+from tenure.workers.gear import Gear
 from tenure.workers.inputs import CallEnded, Input, TreeEnded
 from tenure.workers.launching import Launch
 from tenure.workers.options import WorkerOptions
@@ -27,14 +30,19 @@ class Driver:
     def __init__(self, folder: Path) -> None:
         self.options = WorkerOptions(state_dir=folder, allow=(HANDLERS,), import_path=(ROOT,))
         self.lock = (folder / "lock").open("w")
-        self.link = RunnerLink(0, Launch(self.options, folder, self.lock.fileno()))
+        self.printed: list[tuple[str, int, list[LogChunk]]] = []
+        launch = Launch(self.options, folder, self.lock.fileno())
+        self.link = RunnerLink(0, Gear(launch, Freight(None, StoreAddress(), SystemClock()), self.note_printed))
         self.inputs: list[Input] = []
         self.calls = 0
+
+    def note_printed(self, task_id: str, fence: int, chunks: Sequence[LogChunk]) -> None:
+        self.printed.append((task_id, fence, list(chunks)))
 
     def command(self, *argv: str) -> None:
         self.calls += 1
         binding = Binding(task_id="0" * 26, attempt=1, fence=self.calls, digest="a" * 64, nonce="b" * 32)
-        self.link.start_command(StartCommand(0, self.calls, binding, CommandWork(argv=argv)))
+        self.link.start(StartCommand(0, self.calls, binding, CommandWork(argv=argv)))
 
     def call(self, function: str, arguments: str = '{"args":[],"kwargs":{}}') -> None:
         self.calls += 1

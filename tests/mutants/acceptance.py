@@ -96,8 +96,8 @@ BINDING: Final = (
         "directed_to_anyone",
         "an assignment that was directed to a worker is open to that worker only",
         _ACCEPTANCE,
-        '        and lease.directed_to in {"", worker.worker_id}\n',
-        "",
+        '        return lease.directed_to in {"", worker.worker_id}\n',
+        "        return True\n",
     ),
     mutant(
         "claimed_without_the_capability",
@@ -109,14 +109,14 @@ BINDING: Final = (
     mutant(
         "second_executor_granted",
         "a lease that is bound to one nonce grants nothing to another",
-        _REPORTS,
+        _ACCEPTANCE,
         "        and lease.nonce == binding.nonce\n        and lease.fence == binding.fence\n",
         "        and lease.fence == binding.fence\n",
     ),
     mutant(
         "other_worker_granted",
         "a lease that is bound to one worker grants nothing to another",
-        _REPORTS,
+        _ACCEPTANCE,
         "        and lease.worker_id == worker.worker_id\n        and lease.nonce",
         "        and lease.nonce",
     ),
@@ -153,8 +153,9 @@ RULES_OF_THE_STORE: Final = (
     _schema(
         "fence_goes_back",
         "the store refuses a fence that does not grow",
-        "WHERE task_id = NEW.task_id AND fence >= NEW.fence)\n     OR NEW.fence > (SELECT fence FROM world)",
-        "WHERE task_id = NEW.task_id AND fence > 1000000)",
+        "WHERE task_id = NEW.task_id AND fence >= NEW.fence)\n     OR NEW.fence > (SELECT fence FROM world)\n"
+        "BEGIN SELECT RAISE(ABORT, 'a fence",
+        "WHERE task_id = NEW.task_id AND fence > 1000000)\nBEGIN SELECT RAISE(ABORT, 'a fence",
     ),
     _schema(
         "attempt_without_directive",
@@ -162,11 +163,18 @@ RULES_OF_THE_STORE: Final = (
         "WHEN NEW.attempt > 1 AND NOT EXISTS (",
         "WHEN NEW.attempt > 1000000 AND NOT EXISTS (",
     ),
-    _schema(
+    Mutant(
         "attempt_offered_twice",
         "the store refuses to offer an attempt again that may have started",
-        "AND attempt >= NEW.attempt AND NOT (state = 'RELEASED' AND cause = 'unstarted'))",
-        "AND attempt > NEW.attempt)",
+        tuple(
+            Edit(
+                file,
+                "AND attempt >= NEW.attempt\n"
+                "          AND NOT (state = 'RELEASED' AND (cause = 'unstarted' OR worker_id IS NULL)))",
+                "AND attempt > NEW.attempt)",
+            )
+            for file in ("coordinator/store/schema.sql", "coordinator/store/migrations/0004_executors.sql")
+        ),
     ),
     _schema(
         "bound_twice",
@@ -174,11 +182,13 @@ RULES_OF_THE_STORE: Final = (
         "WHEN OLD.worker_id IS NOT NULL AND (NEW.worker_id IS NOT OLD.worker_id OR NEW.nonce IS NOT OLD.nonce)",
         "WHEN OLD.worker_id IS NOT NULL AND NEW.worker_id IS NULL",
     ),
-    _schema(
+    Mutant(
         "result_without_lease",
         "the store refuses a result without a COMPLETED lease of that executor",
-        "AND nonce = NEW.nonce AND state = 'COMPLETED')",
-        "AND nonce = NEW.nonce)",
+        tuple(
+            Edit(file, "AND nonce = NEW.nonce AND state = 'COMPLETED')", "AND nonce = NEW.nonce)")
+            for file in ("coordinator/store/schema.sql", "coordinator/store/migrations/0002_artifacts.sql")
+        ),
     ),
     _schema(
         "result_rewritten",

@@ -44,6 +44,13 @@ EXPIRY: Final = (
         "            pass\n        workers =",
     ),
     mutant(
+        "expiry_while_full",
+        "while a broker refuses heartbeats nothing expires",
+        _COORDINATOR,
+        "        if not taken:\n            recovery.full_term(self._memory, elapsed_ms)\n",
+        "        if not taken:\n",
+    ),
+    mutant(
         "old_beat_renews",
         "a heartbeat that was seen before renews nothing",
         _HEARTBEATS,
@@ -165,15 +172,15 @@ CANCELLATION: Final = (
         "started_and_offered_again",
         "what has started is never just offered again",
         _REPORTS,
-        "    if lease is not None and event.started and acceptance.may_bind(lease, worker, binding):\n",
+        "    if lease is not None and event.started and acceptance.may_bind(turn, lease, worker, binding):\n",
         "    if lease is not None and turn is None:\n",
     ),
     mutant(
         "given_back_by_another",
         "an offer that one worker lists is not given back by another",
-        _REPORTS,
-        'return acceptance.may_bind(lease, worker, binding) and lease.holder in {"", worker.worker_id}',
-        "return acceptance.may_bind(lease, worker, binding)",
+        "coordinator/acceptance.py",
+        'return may_bind(turn, lease, worker, binding) and lease.holder in {"", worker.worker_id, worker.executor_of}',
+        "return may_bind(turn, lease, worker, binding)",
     ),
 )
 
@@ -182,9 +189,9 @@ WIRE: Final = (
         "settled_before_commit",
         "what was received is acknowledged only after the commit",
         _COORDINATOR,
-        "            with self._store.transaction():\n                scheduler.follow_clock(turn)\n",
-        "            self._wire.settle(received)\n"
-        "            with self._store.transaction():\n                scheduler.follow_clock(turn)\n",
+        "                scheduler.follow_clock(turn)\n                for delivery in received:\n",
+        "                self._wire.settle(received)\n"
+        "                scheduler.follow_clock(turn)\n                for delivery in received:\n",
     ),
     Mutant(
         "said_before_commit",
@@ -198,8 +205,8 @@ WIRE: Final = (
             ),
             Edit(
                 _COORDINATOR,
-                "            return\n        self._talk(turn, received, news or [])\n",
-                "            return\n",
+                "        self._settle_ends(turn, ends)\n        self._talk(turn, received, news or [])\n",
+                "        self._settle_ends(turn, ends)\n",
             ),
         ),
     ),
@@ -259,15 +266,36 @@ RECOVERY: Final = (
         "one_witness",
         "a doubt ends only when everyone who could have taken the offer has been heard",
         _SWEEPER,
-        "return all(worker is not None and worker.heard_ms > safe_ms for worker in workers)",
-        "return any(worker is not None and worker.heard_ms > safe_ms for worker in workers)",
+        "return all(\n            worker is not None and worker.heard_ms > safe_ms",
+        "return any(\n            worker is not None and worker.heard_ms > safe_ms",
+    ),
+    mutant(
+        "word_of_a_younger_agent",
+        "an agent that is younger than an offer proves nothing about it",
+        _SWEEPER,
+        " and worker.first_fence < lease.fence",
+        "",
+    ),
+    mutant(
+        "goodbye_of_a_younger_agent",
+        "an agent that is younger than an offer proves nothing about it when it leaves",
+        "coordinator/live.py",
+        "lease.takers is not None and worker.first_fence < lease.fence",
+        "lease.takers is not None",
+    ),
+    mutant(
+        "younger_agent_forgotten",
+        "a worker that has left counts as one who could have taken an offer that its last agent is younger than",
+        _SWEEPER,
+        'turn.store.rows("younger_agents", (lease.fence, lease.capability))',
+        "()",
     ),
     mutant(
         "silence_means_unstarted",
         "an offer that somebody may have started is presumed started",
         _SWEEPER,
         "            self._presume_started(turn, lease)\n",
-        "            give_back(turn, lease)\n",
+        "            directives.give_back(turn, lease)\n",
     ),
     mutant(
         "lost_data_unnoticed",
@@ -280,7 +308,7 @@ RECOVERY: Final = (
         "superseded_hold_runs_on",
         "a worker that comes back with an attempt that is over is told to stop it",
         "coordinator/registry.py",
-        '        if not current and held.state in {"claimed", "running"}:\n',
+        '        if not current and held.state in {"claimed", "launched", "running"}:\n',
         '        if not current and held.state == "":\n',
     ),
     mutant(

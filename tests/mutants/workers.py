@@ -11,6 +11,7 @@ _CLAIMS: Final = "workers/claims.py"
 _FLOOR: Final = "workers/floor.py"
 _INTAKE: Final = "workers/intake.py"
 _RIGHTS: Final = "workers/rights.py"
+_SINGLE_TAKER: Final = "workers/single_taker.py"
 
 STARTING: Final = (
     mutant(
@@ -36,18 +37,39 @@ STARTING: Final = (
         ),
     ),
     mutant(
+        "revived_right",
+        "a renewal does not bring back a right to run that had run out",
+        _CLAIMS,
+        "                self._rounds.lapse(now_ms)\n",
+        "",
+    ),
+    mutant(
         "handout_taken_twice",
         "a repeated handout starts nothing",
         _INTAKE,
-        "self._ledger.knows((ticket.task_id, ticket.fence)) or (older and older.binding.fence > ticket.fence)",
+        "self._ledger.recall(key) or (older and older.binding.fence > ticket.fence)",
         "older and older.binding.fence > ticket.fence",
+    ),
+    mutant(
+        "let_go_is_fresh",
+        "an assignment that was let go before starts only on a grant",
+        _INTAKE,
+        "taken.again or was_let_go",
+        "taken.again",
+    ),
+    mutant(
+        "late_copy_starts",
+        "what a replaced coordinator sends starts only on a grant",
+        _INTAKE,
+        "not self.trusted or ticket.epoch < self.epoch",
+        "not self.trusted",
     ),
     mutant(
         "older_handout_taken",
         "a handout that a newer one has replaced starts nothing",
         _INTAKE,
-        "self._ledger.knows((ticket.task_id, ticket.fence)) or (older and older.binding.fence > ticket.fence)",
-        "self._ledger.knows((ticket.task_id, ticket.fence))",
+        "self._ledger.recall(key) or (older and older.binding.fence > ticket.fence)",
+        "self._ledger.recall(key)",
     ),
     mutant(
         "inherited_started",
@@ -60,22 +82,22 @@ STARTING: Final = (
         "retaken_started",
         "what was delivered before waits for a grant",
         _INTAKE,
-        "elif taken.again or not self.trusted or now_ms",
-        "elif not self.trusted or now_ms",
+        "elif taken.again or self._is_doubtful(ticket) or now_ms",
+        "elif self._is_doubtful(ticket) or now_ms",
     ),
     mutant(
         "late_read_started",
         "what a read brings that was sent long ago waits for a grant",
         _INTAKE,
-        "or not self.trusted or now_ms - taken.issued_ms >= ticket.ttl_ms // 2:",
-        "or not self.trusted:",
+        "or self._is_doubtful(ticket) or now_ms - taken.issued_ms >= ticket.ttl_ms // 2:",
+        "or self._is_doubtful(ticket):",
     ),
     mutant(
         "started_after_a_reconnect",
         "until a hello is answered after a reconnect, everything waits for a grant",
         _INTAKE,
-        "elif taken.again or not self.trusted or now_ms",
-        "elif taken.again or now_ms",
+        "return not self.trusted or ticket.epoch < self.epoch",
+        "return ticket.epoch < self.epoch",
     ),
     mutant(
         "digest_not_checked",
@@ -119,8 +141,8 @@ STOPPING: Final = (
         "no_self_fence",
         "the agent ends what cannot be renewed in time",
         "workers/rounds.py",
-        "        if now_ms >= self._rights.deadline_ms(hold):\n",
-        "        if now_ms < 0:\n",
+        "        elif now_ms >= self._rights.deadline_ms(hold):\n",
+        "        elif now_ms < 0:\n",
     ),
     mutant(
         "no_dead_mans_switch",
@@ -168,15 +190,15 @@ STOPPING: Final = (
         "old_coordinator_obeyed",
         "orders of a coordinator that was replaced are ignored",
         _CLAIMS,
-        "        if happened.control.epoch < self._epoch:\n            return\n",
+        "        if happened.control.epoch < self._intake.epoch:\n            return\n",
         "",
     ),
     mutant(
         "newer_agent_ignored",
         "an agent ends when a newer one of its worker has said hello",
-        "workers/membership.py",
-        "        elif order.generation > self._profile.generation:\n",
-        "        elif order.generation < 0:\n",
+        "workers/greeting.py",
+        "        return order.generation > self._generation\n",
+        "        return order.generation < 0\n",
     ),
 )
 
@@ -218,4 +240,42 @@ REMEMBERING: Final = (
     ),
 )
 
-MUTANTS: Final = (*STARTING, *STOPPING, *REMEMBERING)
+EXECUTING: Final = (
+    mutant(
+        "executor_starts_on_its_claim",
+        "an executor starts nothing without a grant: another one may have been started",
+        _SINGLE_TAKER,
+        "self._desk.post(Taken((handout,), issued_ms, again=True))",
+        "self._desk.post(Taken((handout,), issued_ms))",
+    ),
+    mutant(
+        "whatever_lies_there",
+        "an executor takes the assignment that its ticket names, and no other",
+        _SINGLE_TAKER,
+        "        elif handout.assignment is not None and not _is_that(launched, handout.assignment):\n",
+        "        elif handout.assignment is not None and handout.entry_id != entry_id:\n",
+    ),
+    mutant(
+        "executor_wants_more",
+        "an executor is there for one assignment",
+        _CLAIMS,
+        "takes = self._profile.hello.executor_of is None and not self._intake.closed",
+        "takes = not self._intake.closed",
+    ),
+    mutant(
+        "executor_stays",
+        "an executor whose claim nobody answers leaves",
+        "workers/one_task.py",
+        "        return now_ms - self._since_ms >= self._patience_ms and not self._was_granted()\n",
+        "        return False\n",
+    ),
+    mutant(
+        "executor_leaves_its_result",
+        "an executor waits for the verdict on what has run longer than a worker that has a next agent",
+        "workers/membership.py",
+        "        return self._patience_ms if has_run else min(self._patience_ms, _VERDICT_PATIENCE_MS)\n",
+        "        return min(self._patience_ms, _VERDICT_PATIENCE_MS)\n",
+    ),
+)
+
+MUTANTS: Final = (*STARTING, *STOPPING, *REMEMBERING, *EXECUTING)

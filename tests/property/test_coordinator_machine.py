@@ -19,9 +19,12 @@ from hypothesis.stateful import (
 )
 
 from tenure.errors import BrokerError
+from tenure.protocol.artifact import Bundle
+from tenure.protocol.client_messages import Adopt, CollectArtifacts, Drop
 from tenure.protocol.envelope import Requirements, Retry
 from tenure.protocol.states import TERMINAL_TASK_STATES
-from tenure.protocol.worker_messages import Cause, FailureKind, Released
+from tenure.protocol.worker_messages import Cause, Checkpointed, FailureKind, Released
+from tests.held_porter import HeldPorter, blob_of, objects, stage
 from tests.honest_worker import HonestWorker
 from tests.scripted_fleet import Hand, ScriptedFleet, ScriptedWorker, drop, envelope
 
@@ -36,8 +39,11 @@ BROKEN = {
     "a fence used twice": "SELECT fence FROM lease GROUP BY fence HAVING COUNT(*) > 1",
     "a result without the newest, completed lease": (
         "SELECT r.task_id FROM result r WHERE NOT EXISTS (SELECT 1 FROM lease l WHERE l.task_id = r.task_id AND "
-        "l.fence = r.fence AND l.state = 'COMPLETED' AND l.worker_id = r.worker_id AND l.nonce = r.nonce) "
-        "OR r.fence <> (SELECT MAX(fence) FROM lease l WHERE l.task_id = r.task_id)"
+        "l.fence = r.fence AND l.state = 'COMPLETED' AND l.worker_id = r.worker_id AND l.nonce = r.nonce AND "
+        "r.fence = (SELECT MAX(fence) FROM lease l WHERE l.task_id = r.task_id)) "
+        "AND NOT EXISTS (SELECT 1 FROM quarantine_decision d JOIN quarantine q USING (quarantine_id) WHERE "
+        "d.task_id = r.task_id AND d.action = 'adopt' AND d.fence = r.fence AND q.worker_id = r.worker_id "
+        "AND q.nonce = r.nonce AND q.outputs IS r.outputs)"
     ),
     "a result of a task that has not ended with one": (
         "SELECT task_id FROM result JOIN task USING (task_id) WHERE state NOT IN ('SUCCEEDED', 'FAILED')"
@@ -59,6 +65,18 @@ BROKEN = {
         "WHERE (l.state IS NOT NULL) <> (t.state IN ('OFFERED', 'RUNNING', 'CANCELLING')) "
         "OR (t.state = 'RUNNING' AND l.state <> 'ACTIVE')"
     ),
+    "an adoption beside a lease that counts": (
+        "SELECT d.task_id FROM quarantine_decision d JOIN quarantine q USING (quarantine_id) JOIN lease l ON "
+        "l.task_id = d.task_id WHERE d.action = 'adopt' AND (l.state IN ('OFFERED', 'ACTIVE') OR l.fence >= d.fence "
+        "OR (l.state = 'COMPLETED' AND l.fence >= q.fence))"
+    ),
+    "files on record without a result that names them, or the other way": (
+        "SELECT r.task_id FROM result r WHERE (r.outputs IS NOT NULL) <> EXISTS (SELECT 1 FROM artifact a WHERE "
+        "a.task_id = r.task_id AND a.kind = 'outputs' AND a.fence = r.fence AND instr(r.outputs, a.manifest) > 0)"
+    ),
+    "files of a task without a result": (
+        "SELECT task_id FROM artifact WHERE kind = 'outputs' AND task_id NOT IN (SELECT task_id FROM result)"
+    ),
     "a task that is lost without a question to decide": (
         "SELECT task_id FROM task WHERE (state = 'LOST') <> "
         "(task_id IN (SELECT task_id FROM directive WHERE state = 'PENDING'))"
@@ -73,13 +91,28 @@ class Fleet(RuleBasedStateMachine):  # noqa: PLR0904 - each rule is one thing th
     @initialize(slots=st.integers(1, 3))
     def begin(self, slots: int) -> None:
         self.folder = tempfile.TemporaryDirectory(dir=TMPFS if TMPFS.is_dir() else None)
-        self.fleet = ScriptedFleet(Path(self.folder.name), unclaimed_ms=5_000)
-        self.honest = {name: HonestWorker(self.fleet.worker(name, slots=slots), slots) for name in NAMES}
+        self.porter = HeldPorter()
+        self.saved: dict[str, set[str]] = {}
+        self.fleet = ScriptedFleet(Path(self.folder.name), unclaimed_ms=5_000, porter=self.porter, artifacts="memory:")
+        self.honest = {
+            name: HonestWorker(self.fleet.worker(name, slots=slots), slots, outputs=self.leave) for name in NAMES
+        }
         self.kept: list[tuple[ScriptedWorker, Hand]] = []
         self.ended: dict[str, str] = {}
         self.submitted = 0
         for start, retry in (("granted", Retry()), ("claimed", Retry(lost=2, failed=1)), ("claimed", Retry())):
             self.submit(start, retry, Requirements())
+
+    def leave(self, hand: Hand) -> Bundle | None:
+        """Every second assignment leaves files."""
+        if hand.ticket.fence % 2:
+            return None
+        return self.stage(hand, f"outputs of {hand.ticket.fence} {hand.nonce}")
+
+    def stage(self, hand: Hand, text: str) -> Bundle:
+        bundle = stage(self.porter, hand.binding, {"f": text.encode()})
+        self.saved[bundle.manifest.digest] = {bundle.manifest.digest, blob_of(text.encode()).digest}
+        return bundle
 
     def teardown(self) -> None:
         if hasattr(self, "fleet"):
@@ -128,7 +161,40 @@ class Fleet(RuleBasedStateMachine):  # noqa: PLR0904 - each rule is one thing th
                 self.fleet.client.cancel(task) if cancel else self.fleet.client.decide(task, approve=approve)
         self.turn()
 
+    @rule(pick=st.integers(0, 50), drop=st.booleans())
+    def judge_a_rejected_result(self, pick: int, drop: bool) -> None:  # noqa: FBT001 - drawn by hypothesis
+        names = [str(row[0]) for row in self.fleet.records.rows("SELECT quarantine_id FROM quarantine ORDER BY 1")]
+        if names:
+            name = names[pick % len(names)]
+            self.ask(Drop(quarantine_id=name) if drop else Adopt(quarantine_id=name))
+
+    @rule()
+    def collect(self) -> None:
+        self.ask(CollectArtifacts(min_age_ms=0))
+
+    # --- the porter ---
+
+    @rule(kind=st.sampled_from(["", "verify", "promote"]))
+    def porter_works(self, kind: str) -> None:
+        self.porter.finish(kind)
+        self.turn(1)
+
+    @rule(code=st.sampled_from(["artifact_store_unreachable", "unknown_artifact"]))
+    def checks_fail(self, code: str) -> None:
+        self.porter.fail(code, "verify")
+        self.turn(1)
+
     # --- workers ---
+
+    @rule(name=st.sampled_from(NAMES), ordinal=st.integers(1, 4))
+    def save(self, name: str, ordinal: int) -> None:
+        worker = self.honest[name].worker
+        for hand in worker.hands[:1]:
+            bundle = self.stage(hand, f"checkpoint {ordinal} of {hand.ticket.fence} {hand.nonce}")
+            event = Checkpointed(binding=hand.binding, ordinal=ordinal, name=f"step-{ordinal}", bundle=bundle)
+            with suppress(BrokerError):
+                worker.send(event)
+        self.turn()
 
     @rule(names=st.sets(st.sampled_from(NAMES), min_size=1))
     def honest_rounds(self, names: set[str]) -> None:
@@ -226,6 +292,12 @@ class Fleet(RuleBasedStateMachine):  # noqa: PLR0904 - each rule is one thing th
             assert found == {}
 
     @invariant()
+    def the_store_has_nothing_that_was_not_accepted(self) -> None:
+        if hasattr(self, "fleet"):
+            accepted = [str(row[0]) for row in self.fleet.records.rows("SELECT manifest FROM artifact")]
+            assert objects(self.porter) <= {digest for name in accepted for digest in self.saved[name]}
+
+    @invariant()
     def no_assignment_is_started_twice(self) -> None:
         if hasattr(self, "fleet"):
             started = [fence for honest in self.honest.values() for fence in honest.started]
@@ -248,7 +320,15 @@ class Fleet(RuleBasedStateMachine):  # noqa: PLR0904 - each rule is one thing th
             for honest in self.honest.values():
                 honest.round()
             self.turn(1)
+            self.porter.finish()
         assert self.open_tasks() == []
+        for _ in range(70):
+            self.fleet.clock.advance_ms(1_000)
+            self.porter.finish()
+            self.turn(1)
+        names = "SELECT manifest FROM artifact WHERE kind = 'outputs'"
+        kept = {digest for (name,) in self.fleet.records.rows(names) for digest in self.saved[str(name)]}
+        assert kept <= objects(self.porter)
 
 
 def test_no_history_breaks_a_promise() -> None:

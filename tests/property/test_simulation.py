@@ -15,15 +15,19 @@ from tests.simulation.campaign import Folders, Tally, quiet_logs, run_seed
 from tests.simulation.checker import check
 from tests.simulation.history import (
     Answered,
+    ArtifactRow,
     Closed,
     DirectiveRow,
     Ended,
     Fact,
+    Judgement,
     LeaseRow,
     Outcome,
     Quiet,
     ResultRow,
+    Saved,
     Started,
+    Stored,
     TaskRow,
     render,
 )
@@ -32,7 +36,7 @@ from tests.simulation.world import Plan
 
 F = TypeVar("F", bound=Fact)
 
-CALM = Plan(6, frozenset(KINDS))
+CALM = Plan(0, frozenset(KINDS))
 """A history without faults."""
 
 
@@ -169,3 +173,46 @@ def test_a_client_that_is_told_a_lie_is_seen(calm: list[Fact]) -> None:
 def test_a_task_that_gets_stuck_is_seen(calm: list[Fact]) -> None:
     quiet = first(calm, Quiet)
     assert "stuck" in problems_with(calm, quiet, Closed(quiet.at, settled=False))
+
+
+# --- what the checker sees of files --------------------------------------------------------------
+
+
+def test_an_object_that_nobody_accepted_is_seen(calm: list[Fact]) -> None:
+    saved = first(calm, Saved)
+    assert "nobody has accepted" in problems_with(calm, saved, Stored(saved.at, "f" * 64))
+
+
+def test_accepted_files_that_their_executor_never_staged_are_seen(calm: list[Fact]) -> None:
+    row = next(fact for fact in calm if isinstance(fact, ArtifactRow) and fact.kind == "outputs")
+    without = [fact for fact in calm if not (isinstance(fact, Saved) and fact.digest == row.digest)]
+    assert any("never staged" in one for one in check(without))
+
+
+def test_accepted_files_that_are_lost_are_seen(calm: list[Fact]) -> None:
+    row = next(fact for fact in calm if isinstance(fact, ArtifactRow) and fact.kind == "outputs")
+    without = [fact for fact in calm if not (isinstance(fact, Stored) and fact.digest == row.digest)]
+    assert any("not in the store" in one for one in check(without))
+
+
+def test_a_checkpoint_under_an_old_fence_is_seen(calm: list[Fact]) -> None:
+    row = next(fact for fact in calm if isinstance(fact, ArtifactRow) and fact.kind == "checkpoint")
+    lease = next(
+        fact for fact in calm if isinstance(fact, LeaseRow) and (fact.task, fact.fence) == (row.task, row.fence)
+    )
+    place = calm.index(row)
+    over = replace(lease, state="EXPIRED", nonce=row.nonce)
+    assert any("not the live one" in one for one in check([*calm[:place], over, *calm[place:]]))
+
+
+def test_an_attempt_that_starts_elsewhere_than_from_the_newest_checkpoint_is_seen(calm: list[Fact]) -> None:
+    run = next(fact for fact in calm if isinstance(fact, Started) and fact.checkpoint)
+    place = calm.index(run)
+    elsewhere = replace(run, checkpoint="")
+    assert any("starts from nothing" in one for one in check([*calm[:place], elsewhere, *calm[place + 1 :]]))
+
+
+def test_an_adoption_over_a_completed_lease_is_seen(calm: list[Fact]) -> None:
+    lease = next(fact for fact in calm if isinstance(fact, LeaseRow) and fact.state == "COMPLETED")
+    adoption = Judgement(lease.at, "d", "q", lease.task, "adopt", lease.fence + 100, lease.fence, lease.nonce)
+    assert "was adopted over" in problems_with(calm, lease, adoption)

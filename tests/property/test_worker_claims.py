@@ -170,6 +170,10 @@ class WorkerMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def _hand_out_again(self, data: st.DataObject) -> None:
         lease = data.draw(st.sampled_from(list(self.leases.values())))
+        if lease.answered and self.core.claims._ledger.recall((lease.ticket.task_id, lease.ticket.fence)) is False:
+            assert lease.begun == 0, "what had begun may be taken again"
+            lease.answered = lease.granted = False
+            lease.must_ask, lease.after_beat, lease.base_ms = True, max(self.sent, default=0), self.core.now_ms
         before = len(self.core.actions)
         self.core.hand_out([lease.ticket], [lease.envelope])
         self.follow(self.core.actions[before:])
@@ -288,7 +292,10 @@ class WorkerMachine(RuleBasedStateMachine):
     # --- promises -------------------------------------------------------------------------------
 
     def finished(self, lease: Lease) -> bool:
-        return bool(self.core.seen.finished(lease.ticket) or self.core.seen.released(lease.ticket))
+        nonce = self.core.seen.nonce(lease.ticket)
+        bindings = [report.binding for report in self.core.seen.finished(lease.ticket)]
+        bindings += [report.binding for report in self.core.seen.released(lease.ticket)]
+        return any(binding.nonce == nonce for binding in bindings)
 
     @invariant()
     def everything_in_hand_is_listed_until_its_answer(self) -> None:

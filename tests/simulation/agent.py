@@ -18,7 +18,7 @@ from tenure.workers.inputs import Restored
 from tenure.workers.membership import Profile
 from tenure.workers.outbox import Outbox
 from tenure.workers.spool import Spool
-from tests.simulation.agent_lines import CourierLine, ListenerLine, PulseLine, TakerLine
+from tests.simulation.agent_lines import CourierLine, ListenerLine, LookLine, PulseLine, TakerLine
 from tests.simulation.history import Answered, Told
 from tests.simulation.hosts import Process
 from tests.simulation.slots import Crew
@@ -27,17 +27,29 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from tenure.broker.base import EntryId
     from tenure.broker.memory import MemoryWorker
     from tenure.protocol.control_messages import Control
     from tenure.workers.actions import Action
     from tenure.workers.inputs import Input
+    from tests.simulation.book import Book
     from tests.simulation.dice import Dice
     from tests.simulation.hosts import Host
     from tests.simulation.network import Network
-    from tests.simulation.slots import Book
 
 SITE: Final = "default"
 _GOODBYE_MS: Final = 500
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """What an executor was started for: whose it is, and where the entry of its assignment lies."""
+
+    parent: str
+    capability: str
+    is_directed: bool
+    entry_id: EntryId
 
 
 @final
@@ -56,6 +68,8 @@ class Seat:
     ttl_ms: int
     capabilities: tuple[str, ...]
     labels: tuple[tuple[str, str], ...]
+    errand: Errand | None = None
+    """Of an executor; None for a worker that takes assignments itself."""
     generation: int = 0
     predecessor: int = 0
     outranked: int = 0
@@ -71,6 +85,7 @@ class Seat:
             labels=self.labels,
             ttl_ms=self.ttl_ms,
             predecessor=self.predecessor,
+            executor_of=None if self.errand is None else self.errand.parent,
         )
 
     def start(self) -> Agent:
@@ -129,7 +144,7 @@ class Agent(Process):
         self.listener = ListenerLine(self)
         self.pulse = PulseLine(self, self.listener.start_over)
         self.courier = CourierLine(self)
-        self.taker = TakerLine(self, self.pulse.hurry)
+        self.taker = TakerLine(self, self.pulse.hurry) if seat.errand is None else LookLine(self, seat.errand)
         self.leaving = False
         self._due_at = -1
         self._is_woken = False

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tenure.broker.base import Delivery, Handout
     from tenure.broker.memory import MemoryWorker
     from tenure.errors import BrokerError
-    from tests.simulation.agent import Agent
+    from tests.simulation.agent import Agent, Errand
 
 _FIRST_PAUSE_MS: Final = 50
 _LONGEST_PAUSE_MS: Final = 2_000
@@ -296,3 +296,26 @@ class TakerLine(Line):
         if ttls:
             self._block_ms = max(_SHORTEST_BLOCK_MS, min(self._block_ms, min(ttls) // 4))
             self._hurry(min(ttls))
+
+
+@final
+class LookLine(Line):
+    """An executor's one look, as `workers/single_taker.py` takes it."""
+
+    def __init__(self, agent: Agent, errand: Errand) -> None:
+        super().__init__(agent)
+        self._errand = errand
+
+    def poke(self) -> None:
+        """Nothing waits for room here."""
+
+    def turn(self) -> None:
+        issued_ms = self.agent.elapsed_ms()
+        errand = self._errand
+        where = {"worker_id": errand.parent} if errand.is_directed else {"capability": errand.capability}
+
+        def seen(handout: Handout | None) -> None:
+            found = () if handout is None else (handout,)
+            self.agent.post(Taken(found, issued_ms, again=True, withdrawn=handout is None))
+
+        self.call(lambda face: face.look(**where, entry_id=errand.entry_id), seen)

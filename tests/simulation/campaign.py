@@ -66,6 +66,8 @@ def _name(fact: Fact) -> str:
     """Under which name a fact is counted; "" when it is not."""
     name = ""
     match fact:
+        case Fault(kind="killed"):
+            name = f"killed    {fact.detail}"
         case Fault():
             name = f"fault     {fact.kind}"
         case Answered():

@@ -1,9 +1,10 @@
 """The checker: reads a history and says which invariants of the design it breaks. Knows nothing but the history.
 
 What is checked always: acceptance (once per task, under the newest fence, from the executor that the lease was bound
-to, of a value that this executor really produced), directives and budgets, fences, terminal states, nothing lost,
-nothing stuck, and that clients are told the truth. What user code does is checked as well: one executor per task and
-fence, and no two executions of one task at the same time. Some faults void part of that, by design:
+to, of a value that this executor really produced, of no lie), directives (why, by whom, and whether that person did so)
+and budgets, fences, terminal states and the reasons for them, nothing lost, nothing stuck, and that clients are told
+the truth. What user code does is checked as well: one execution per attempt, never two of one task at one time, and
+none under a lease that is over. Some faults void that for the rest of a history, by design:
 
 - A task that starts on its claim is cheap and repeatable by its own word. Two executors that got copies of one entry
   (a group that was made again delivers what it had delivered) may both begin it, and a worker that lies may have it
@@ -17,9 +18,11 @@ fence, and no two executions of one task at the same time. Some faults void part
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, final
 
+from tests.simulation.checker_files import FileChecker
+from tests.simulation.executions import Execution, is_alone
 from tests.simulation.history import (
     Answered,
     Broken,
@@ -29,8 +32,10 @@ from tests.simulation.history import (
     Fault,
     Frozen,
     LeaseRow,
+    Lie,
     Outcome,
     ResultRow,
+    Ruled,
     Started,
     Submitted,
     TaskRow,
@@ -42,33 +47,11 @@ if TYPE_CHECKING:
 
     from tests.simulation.history import Fact
 
-VOIDING: Final = frozenset({"split", "failover", "evicted_heartbeat", "twin"})
-"""Faults after which ordinary tasks may overlap."""
-CLAIMED_VOIDING: Final = VOIDING | {"copy", "liar", "group_lost"}
-"""Faults after which tasks that start on their claim may overlap."""
-
 OVER: Final = frozenset({"SUCCEEDED", "FAILED", "CANCELLED", "ABANDONED"})
 LIVE: Final = frozenset({"OFFERED", "ACTIVE"})
 LIAR: Final = "liar"
 """The worker whose results nobody produced; they count when it was given the lease."""
 Attempt = tuple[str, int]
-
-
-@final
-@dataclass(slots=True)
-class Execution:
-    """One execution of user code; `spells` are the times in which it was really running."""
-
-    fact: Started
-    spells: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    since: int = -1
-    over: bool = False
-    value: str = ""
-    how: str = ""
-
-    def overlaps(self, other: Execution) -> bool:
-        """Whether both were running at one moment."""
-        return any(a < d and c < b for a, b in self.spells for c, d in other.spells)
 
 
 @final
@@ -84,15 +67,25 @@ class Checker:
         self._directives: dict[tuple[str, int], DirectiveRow] = {}
         self._results: dict[Attempt, ResultRow] = {}
         self._final: dict[str, ResultRow] = {}
+        self._failed: set[Attempt] = set()
+        """Attempts whose failure was accepted, and another one follows."""
         self._keys: dict[str, Submitted] = {}
-        self._faults: set[str] = set()
+        self._of_key: dict[str, str] = {}
+        self._struck: dict[str, int] = {}
+        """When each kind of fault struck first."""
+        self._attempts: dict[Attempt, int] = {}
+        """The first run of each attempt."""
+        self._lies: dict[str, Lie] = {}
+        self._decided: set[tuple[str, bool]] = set()
         self._accepted: list[Answered] = []
         self._told: dict[tuple[str, int, str], Told] = {}
         self._outcomes: list[Outcome] = []
+        self._files = FileChecker(self._problem)
 
     def check(self, facts: Sequence[Fact]) -> list[str]:
         """The problems of a whole history; none when all is well."""
         for fact in facts:
+            self._files.see(fact)
             match fact:
                 case Started():
                     self._started(fact)
@@ -108,7 +101,9 @@ class Checker:
                     self._result(fact)
                 case _:
                     self._other(fact)
+        self._check_end(facts)
         self._check_executions()
+        self._check_reasons()
         self._check_answers()
         self._check_outcomes()
         return self.problems
@@ -121,7 +116,7 @@ class Checker:
             case Submitted():
                 self._keys[fact.key] = fact
             case Fault():
-                self._faults.add(fact.kind)
+                self._struck.setdefault(fact.kind, fact.at)
             case Closed():
                 self._closed(fact)
             case Broken():
@@ -133,12 +128,25 @@ class Checker:
             case Outcome():
                 self._outcomes.append(fact)
             case _:
+                self._said(fact)
+
+    def _said(self, fact: Fact) -> None:
+        match fact:
+            case Lie():
+                self._lies[fact.value] = fact
+            case Ruled():
+                self._decided.add((fact.task, fact.approve))
+            case _:
                 return
 
     # --- user code ------------------------------------------------------------------------------
 
+    def _is_alone(self, kind: str, at: int) -> bool:
+        """Whether one execution at a time was still promised then to tasks of that kind."""
+        return is_alone(kind, at, self._struck)
+
     def _started(self, fact: Started) -> None:
-        self._runs[fact.run] = Execution(fact, since=fact.at)
+        run = self._runs[fact.run] = Execution(fact, since=fact.at)
         lease = self._leases.get((fact.task, fact.fence))
         if lease is None:
             self._problem(fact, f"run {fact.run} of a fence that was never offered")
@@ -151,11 +159,24 @@ class Checker:
                 self._problem(fact, f"run {fact.run} is attempt {fact.attempt} without an approved directive")
         if fact.kind != "claimed" and (lease.state == "OFFERED" or lease.nonce != fact.nonce):
             self._problem(fact, f"run {fact.run} of fence {fact.fence} started without a grant")
+        if fact.kind != "claimed" and lease.worker != fact.worker:
+            self._problem(fact, f"run {fact.run} by {fact.worker} of a lease of {lease.worker}")
+        first = self._attempts.setdefault((fact.task, fact.attempt), fact.run)
+        if first != fact.run and self._is_alone(fact.kind, fact.at):
+            self._problem(fact, f"runs {first} and {fact.run} are one attempt, which no directive allowed to run again")
+        self._check_right_to_run(run, fact.at)
+
+    def _check_right_to_run(self, run: Execution, at: int) -> None:
+        """Nothing begins, or goes on after a pause, whose lease is over: see `_check_ended`."""
+        lease = self._leases.get((run.fact.task, run.fact.fence))
+        if lease is not None and lease.state not in LIVE and self._is_alone(run.fact.kind, at):
+            self._problem(replace(run.fact, at=at), f"run {run.fact.run} goes on under a lease that is {lease.state}")
 
     def _stopped_or_frozen(self, fact: Ended | Frozen) -> None:
         run = self._runs[fact.run]
         if isinstance(fact, Frozen) and not fact.frozen:
             run.since = fact.at
+            self._check_right_to_run(run, fact.at)
             return
         if run.since >= 0 and fact.at > run.since:
             run.spells.append((run.since, fact.at))
@@ -178,10 +199,8 @@ class Checker:
         kind = one.fact.kind
         if one.fact.fence == other.fact.fence and kind != "claimed":
             self._problem(one.fact, f"runs {other.fact.run} and {one.fact.run} have one fence")
-        trusted = kind == "exclusive" or (kind == "granted" and not self._faults & VOIDING)
-        if not trusted and not (kind == "claimed" and not self._faults & (VOIDING | CLAIMED_VOIDING)):
-            return
-        if one.overlaps(other):
+        at = one.meets(other)
+        if at is not None and self._is_alone(kind, at):
             text = f"runs {other.fact.run} and {one.fact.run} of one {kind} task overlap"
             self._problem(one.fact, f"{text}: {other.spells} {one.spells}")
 
@@ -196,30 +215,57 @@ class Checker:
             self._newest[fact.task] = fact.fence
         elif before.state in {"COMPLETED", "EXPIRED", "RELEASED"} and before.state != fact.state:
             self._problem(fact, f"lease {fact.fence} went from {before.state} to {fact.state}")
+        elif before.state == "ACTIVE" and fact.state == "OFFERED":
+            self._problem(fact, f"lease {fact.fence} is offered again")
         elif before.nonce and (before.nonce, before.worker) != (fact.nonce, fact.worker):
             self._problem(fact, f"lease {fact.fence} was bound twice")
         self._leases[key] = fact
+        if fact.state in {"EXPIRED", "RELEASED"}:
+            self._check_ended(fact)
+        self._check_one_live(fact)
+
+    def _check_one_live(self, fact: LeaseRow) -> None:
         if fact.state in LIVE:
             older = [each for (task, fence), each in self._leases.items() if task == fact.task and fence < fact.fence]
             if any(each.state in LIVE for each in older):
                 self._problem(fact, f"task {fact.task} has two live leases")
+
+    def _check_ended(self, fact: LeaseRow) -> None:
+        """A worker has ended its work before the coordinator may replace it."""
+        for run in self._runs.values():
+            if (run.fact.task, run.fact.fence) != (fact.task, fact.fence) or run.since < 0:
+                continue
+            if self._is_alone(run.fact.kind, fact.at):
+                self._problem(fact, f"lease {fact.fence} is {fact.state} while run {run.fact.run} goes on")
 
     def _task(self, fact: TaskRow) -> None:
         before = self._tasks.get(fact.task)
         if before is not None and before.state in OVER and before.state != fact.state:
             self._problem(fact, f"task {fact.key} went from {before.state} to {fact.state}")
         self._tasks[fact.task] = fact
+        if before is None and self._of_key.setdefault(fact.key, fact.task) != fact.task:
+            self._problem(fact, f"{fact.key} was taken twice")
         wanted = self._keys[fact.key]
         if fact.failed > wanted.failed_budget:
             self._problem(fact, f"task {fact.key} was repeated {fact.failed} times after failures")
         if fact.state == "CANCELLED" and (before is None or before.state != "CANCELLED"):
             self._cancelled(fact, wanted)
-        if fact.state == "SUCCEEDED" and fact.task not in self._final:
-            self._problem(fact, f"task {fact.key} is SUCCEEDED without a result")
+        self._check_reason_to_end(fact)
+
+    def _check_reason_to_end(self, fact: TaskRow) -> None:
+        """An end needs what it says: a lost lease alone makes no task FAILED."""
+        result = self._final.get(fact.task)
+        if fact.state in {"SUCCEEDED", "FAILED"}:
+            if result is None or result.is_failure != (fact.state == "FAILED"):
+                self._problem(fact, f"task {fact.key} is {fact.state} without a result that says so")
+        elif fact.state in OVER and result is not None:
+            self._problem(fact, f"task {fact.key} is {fact.state} and has a result")
+        denied = any(one.task == fact.task and one.state == "DENIED" for one in self._directives.values())
+        if fact.state == "ABANDONED" and not denied:
+            self._problem(fact, f"task {fact.key} is ABANDONED and nobody has said so")
 
     def _cancelled(self, fact: TaskRow, wanted: Submitted) -> None:
-        excused = VOIDING if wanted.kind != "claimed" else CLAIMED_VOIDING
-        if wanted.kind != "exclusive" and self._faults & excused:
+        if not self._is_alone(wanted.kind, fact.at):
             return
         for run in self._runs.values():
             if run.fact.task == fact.task and run.since >= 0:
@@ -230,8 +276,14 @@ class Checker:
         if before is not None and before.state != "PENDING":
             self._problem(fact, f"the directive for attempt {fact.next_attempt} was decided twice")
         self._directives[fact.task, fact.next_attempt] = fact
+        if not fact.reason or (fact.state != "PENDING" and not fact.by):
+            self._problem(fact, f"the directive for attempt {fact.next_attempt} does not say why, or by whom")
         if fact.state == "APPROVED" and fact.by.startswith("policy"):
             self._check_budget(fact)
+        elif fact.state == "DENIED" and self._files.adopted(fact.task):
+            return  # in the name of who has adopted a late result instead
+        elif fact.state != "PENDING" and (fact.task, fact.state == "APPROVED") not in self._decided:
+            self._problem(fact, f"nobody has {fact.state} attempt {fact.next_attempt}, but it says {fact.by}")
 
     def _check_budget(self, fact: DirectiveRow) -> None:
         mine = [
@@ -252,10 +304,20 @@ class Checker:
         self._results[key] = fact
         if fact.final:
             self._final[fact.task] = fact
+        else:
+            self._failed.add((fact.task, fact.attempt))
+        adoption = self._files.adoptions.get(key)
+        if adoption is not None and fact.final:
+            self._newest[fact.task] = max(fact.fence, self._newest[fact.task])
+            late = self._leases[fact.task, adoption.of_fence]
+            self._check_produced(fact, replace(late, worker=fact.worker, nonce=adoption.nonce))
+            return
         lease = self._leases.get(key)
         if lease is None or lease.state != "COMPLETED":
             self._problem(fact, f"a result was accepted under fence {fact.fence}, which is not COMPLETED")
             return
+        if lease.attempt != fact.attempt:
+            self._problem(fact, f"a result of attempt {fact.attempt} was accepted under fence {fact.fence}")
         if self._newest[fact.task] != fact.fence and fact.final:
             self._problem(fact, f"a stale result was accepted: fence {fact.fence} of {self._newest[fact.task]}")
         if fact.final and (lease.worker, lease.nonce) != (fact.worker, fact.nonce):
@@ -263,19 +325,33 @@ class Checker:
         self._check_produced(fact, lease)
 
     def _check_produced(self, fact: ResultRow, lease: LeaseRow) -> None:
-        if lease.worker == LIAR:
+        """The holder has come to that end, with that value or failure, and has stopped."""
+        lie = self._lies.get(fact.value)
+        if lie is not None or lease.worker == LIAR:
+            self._check_lie(fact, lease, lie)
             return
         runs = [
             run
             for run in self._runs.values()
-            if (run.fact.task, run.fact.fence, run.fact.nonce) == (fact.task, fact.fence, lease.nonce)
+            if (run.fact.task, run.fact.fence, run.fact.nonce) == (fact.task, lease.fence, lease.nonce)
         ]
-        if not any(run.over for run in runs):
+        if any(not run.over for run in runs) or not runs:
             self._problem(fact, f"a result of fence {fact.fence} was accepted that nobody produced")
-        elif fact.final and fact.value.startswith('"run') and all(run.value != fact.value for run in runs):
+        elif not any(run.produced(fact) for run in runs) and not self._files.excuses(fact, lease):
             self._problem(fact, f"the accepted value {fact.value} is not what the holder produced")
 
+    def _check_lie(self, fact: ResultRow, lease: LeaseRow, lie: Lie | None) -> None:
+        """The liar may end what it was given, when everything that it says about that is true."""
+        if lie is None or lease.worker != LIAR:
+            self._problem(fact, f"{fact.value} was accepted from {lease.worker}")
+        elif (lie.task, lie.fence, lie.nonce, lie.worker, lie.wrong) != (fact.task, lease.fence, lease.nonce, LIAR, ""):
+            self._problem(fact, f"a result was accepted that is wrong in {lie.wrong or 'its sender'}")
+
     # --- at the end -----------------------------------------------------------------------------
+
+    def _check_end(self, facts: Sequence[Fact]) -> None:
+        if not any(isinstance(fact, Closed) for fact in facts):
+            self.problems.append("the history has no end")
 
     def _closed(self, fact: Closed) -> None:
         if fact.settled:
@@ -284,6 +360,13 @@ class Checker:
         missing = set(self._keys) - {task.key for task in self._tasks.values()}
         self._problem(fact, f"stuck: {', '.join(open_tasks) or 'nobody was told'}; never stored: {sorted(missing)}")
 
+    def _check_reasons(self) -> None:
+        """A lost lease is an event of the infrastructure, a failed task is not: two reasons, two budgets."""
+        for (task, next_attempt), directive in self._directives.items():
+            failed = (task, next_attempt - 1) in self._failed
+            if failed != directive.reason.startswith("failed_"):
+                self._problem(directive, f"attempt {next_attempt} does not follow on {directive.reason}")
+
     def _check_answers(self) -> None:
         for answer in self._accepted:
             told = self._told.get((answer.task, answer.fence, answer.nonce))
@@ -291,6 +374,8 @@ class Checker:
                 continue
             if (answer.task, answer.fence) not in self._results:
                 self._problem(answer, f"the result of fence {answer.fence} was {answer.answer} and is not there")
+            elif self._leases[answer.task, answer.fence].nonce != answer.nonce:
+                self._problem(answer, f"the result of fence {answer.fence} was {answer.answer} to another executor")
 
     def _check_outcomes(self) -> None:
         states = {task.key: task for task in self._tasks.values()}

@@ -11,11 +11,11 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
 from tenure.client.exchange import Identity
-from tenure.client.handle import Handle
+from tenure.client.handle import Handle, Ties
 from tenure.client.session import Session, Wiring
 from tenure.errors import BrokerError, TaskAbandoned, TaskCancelled, TaskFailed, TaskLost, TenureError
 from tenure.protocol.client_messages import Cancel, Decide, DrainWorker, Item, Submit
-from tests.simulation.history import Outcome
+from tests.simulation.history import Outcome, Ruled
 from tests.simulation.hosts import Process
 from tests.simulation.network import unreachable
 
@@ -89,7 +89,7 @@ class ClientProcess(Process):
 
     def submit(self, wanted: Sequence[Wanted]) -> None:
         """Submit tasks in one request; asking again under the same keys is safe."""
-        handles: list[Handle[Any]] = [Handle(lambda _: None, lost="wait") for _ in wanted]
+        handles: list[Handle[Any]] = [Handle(Ties(lambda _: None), lost="wait") for _ in wanted]
         for each, handle in zip(wanted, handles, strict=True):
             self.handles[each.key] = handle
             handle.add_done_callback(partial(self._ended, each.key))
@@ -109,10 +109,12 @@ class ClientProcess(Process):
         """Cancel a task, if its id is known."""
         handle = self.handles.get(key)
         if handle is not None and handle.task_id:
+            self.history.add(Ruled(self.engine.now, handle.task_id, approve=False))
             self._ask(Cancel(task_ids=(handle.task_id,)))
 
     def decide(self, task_id: str, *, approve: bool) -> None:
         """Decide about what was lost."""
+        self.history.add(Ruled(self.engine.now, task_id, approve=approve))
         self._ask(Decide(directives=(task_id,), approve=approve))
 
     def drain(self, worker_id: str) -> None:

@@ -15,6 +15,7 @@ from tenure.coordinator.coordinator import Coordinator
 from tenure.coordinator.options import CoordinatorOptions
 from tenure.coordinator.store.database import Database
 from tenure.errors import BrokerError, BrokerFull, BrokerUnreachable, StoreFull, StreamMissing, Superseded
+from tests.simulation.contents import ADDRESS, SimulatedPorter
 from tests.simulation.history import Broken
 from tests.simulation.hosts import Process
 from tests.simulation.network import unreachable
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from tenure.broker.base import CoordinatorBroker, EntryId
     from tenure.protocol.assignment import Assignment
+    from tests.simulation.contents import Shelf
     from tests.simulation.dice import Dice
     from tests.simulation.hosts import Host
     from tests.simulation.network import Network
@@ -53,7 +55,13 @@ class GuardedStore:
         self.rows = store.rows
         self.row = store.row
         self.records = store.records
-        self.begin_epoch = store.begin_epoch
+
+    def begin_epoch(self) -> int:
+        """See `Database.begin_epoch`."""
+        self._process.point("before an epoch", can_stop=False)
+        epoch = self._store.begin_epoch()
+        self._process.point("after an epoch", can_stop=False)
+        return epoch
 
     @property
     def epoch(self) -> int:
@@ -100,7 +108,9 @@ class GuardedBroker:
 class CoordinatorProcess(Process):
     """One coordinator from its start to its end."""
 
-    def __init__(self, host: Host, network: Network, records: Records, database: Path, dice: Dice) -> None:
+    def __init__(
+        self, host: Host, network: Network, records: Records, database: Path, dice: Dice, shelf: Shelf
+    ) -> None:
         super().__init__(network.engine, host)
         self.network = network
         self.records = records
@@ -116,6 +126,7 @@ class CoordinatorProcess(Process):
         self.ended: Callable[[CoordinatorProcess], None] | None = None
         self.published: Callable[[EntryId, Assignment], None] | None = None
         self._database = database
+        self._porter = SimulatedPorter(self, shelf, dice.fork("porter"))
         self._store: Database | None = None
         self._coordinator: Coordinator | None = None
         self._steps = 0
@@ -126,13 +137,20 @@ class CoordinatorProcess(Process):
 
     def start(self) -> None:
         """Open the database and begin to coordinate."""
-        options = CoordinatorOptions(database=self._database, namespace=WORLD, unclaimed_ms=UNCLAIMED_MS)
+        options = CoordinatorOptions(
+            database=self._database, namespace=WORLD, unclaimed_ms=UNCLAIMED_MS, artifacts=ADDRESS
+        )
         try:
             self._store = Database(self._database)
             store = cast("Database", GuardedStore(self, self._store))
             broker = cast("CoordinatorBroker", GuardedBroker(self))
             self._coordinator = Coordinator(
-                options, store=store, broker=broker, clock=self.host.clock, entropy=self.dice
+                options,
+                store=store,
+                broker=broker,
+                clock=self.host.clock,
+                entropy=self.dice,
+                porter=self._porter,
             )
             self.records.observe(self._store._connection)
         except Crash:
@@ -210,11 +228,12 @@ class CoordinatorProcess(Process):
 
     # --- points ---------------------------------------------------------------------------------
 
-    def point(self, _where: str, *, can_stop: bool = True) -> None:
+    def point(self, where: str, *, can_stop: bool = True) -> None:
         """A point at which it can be killed or stopped."""
         if self.crash_in:
             self.crash_in -= 1
             if not self.crash_in:
+                self.records.history.fault("killed", where)
                 raise Crash
         if self.stop_in and can_stop:
             self.stop_in -= 1

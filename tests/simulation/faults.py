@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from tenure.errors import BrokerError
 from tests.simulation.broker_faults import BrokerFaults
+from tests.simulation.launcher_faults import LauncherFaults
 from tests.simulation.liar import Liar
 from tests.simulation.people_faults import PeopleFaults
 
@@ -39,7 +40,9 @@ class Faults:
 
     def plan(self) -> None:
         """Plan every strike of the profile."""
-        table = self._table() | self.broker.table() | self.people.table()
+        table = (
+            self._table() | self.broker.table() | self.people.table() | LauncherFaults(self.world, self.dice).table()
+        )
         for when, kind in self.world.profile.strikes:
             self.world.engine.at(when, partial(self._strike, kind, table[kind]))
         if self.world.profile.has("liar"):
@@ -97,6 +100,7 @@ class Faults:
             "child_death": self._child_death,
             "runner_death": self._runner_death,
             "partition": self._partition,
+            "store_away": self._store_away,
             "clock_jump": self._clock_jump,
         }
 
@@ -227,6 +231,19 @@ class Faults:
         duration_ms = self.dice.pick((200, 900, 2_500, 6_000))
         self.for_a_while(duration_ms, lambda: self.world.network.heal(host))
         return f"{host.name} for {duration_ms} ms"
+
+    def _store_away(self) -> str:
+        shelf = self.world.book.shelf
+        if shelf.away:
+            return ""
+        shelf.away = True
+        duration_ms = self.dice.pick((200, 900, 2_500, 6_000))
+
+        def back() -> None:
+            shelf.away = False
+
+        self.for_a_while(duration_ms, back)
+        return f"for {duration_ms} ms"
 
     def _clock_jump(self) -> str:
         clocks = [self.world.network.clock, *(host.clock for host in self.world.hosts.values())]

@@ -5,6 +5,7 @@ Times are true time, which no part of the fleet knows.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, final
 
@@ -42,6 +43,8 @@ class Started(Fact):
     nonce: str
     worker: str
     kind: str
+    checkpoint: str = ""
+    """The digest of the checkpoint that it begins from."""
 
 
 @final
@@ -52,6 +55,43 @@ class Ended(Fact):
     run: int
     how: str
     value: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Saved(Fact):
+    """An executor has staged a bundle, whole: its outputs, or a checkpoint."""
+
+    task: str
+    fence: int
+    nonce: str
+    digest: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Missing(Fact):
+    """An executor tells of a bundle that it has never staged."""
+
+    task: str
+    fence: int
+    nonce: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Stored(Fact):
+    """A bundle has become an object of the store."""
+
+    digest: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Removed(Fact):
+    """An object was removed from the store."""
+
+    digest: str
 
 
 @final
@@ -115,6 +155,16 @@ class ResultRow(Fact):
     value: str
     final: bool
 
+    @property
+    def is_failure(self) -> bool:
+        """Whether it says that the task failed; values here are strings, failures are objects."""
+        return self.value.startswith("{")
+
+    @property
+    def said(self) -> tuple[str, str]:
+        """The value, or the message of the failure."""
+        return self.value, str(json.loads(self.value)["message"]) if self.is_failure else ""
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -125,6 +175,35 @@ class Quarantined(Fact):
     fence: int
     worker: str
     reason: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ArtifactRow(Fact):
+    """A commit made an artifact's row this."""
+
+    task: str
+    fence: int
+    kind: str
+    ordinal: int
+    state: str
+    digest: str
+    place_fence: int
+    nonce: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Judgement(Fact):
+    """A commit recorded a decision about a rejected result of `of_fence`; `fence` is what its adoption was given."""
+
+    decision: str
+    quarantine: str
+    task: str
+    action: str
+    fence: int
+    of_fence: int
+    nonce: str
 
 
 @final
@@ -151,6 +230,28 @@ class Answered(Fact):
     nonce: str
     answer: str
     reason: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Lie(Fact):
+    """The liar reported this result; `wrong` names what in it is not so, besides its sender and its nonce."""
+
+    value: str
+    worker: str
+    task: str
+    fence: int
+    nonce: str
+    wrong: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Ruled(Fact):
+    """A person ruled about what was lost; whoever cancels allows no further attempt."""
+
+    task: str
+    approve: bool
 
 
 @final

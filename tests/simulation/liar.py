@@ -1,7 +1,8 @@
 """A worker that lies, in a site of its own. It reads what it may read, and says whatever it likes.
 
-It knows task ids, fences, digests and other workers' names, for it reads assignments and guesses well. Now and then it
-even knows the nonce of another executor, which only that one and the coordinator should ever see. What it cannot do is
+It knows task ids, fences, digests and other workers' names, for it reads assignments and guesses well. Some work it is
+really handed and granted, and even that it ends with lies. Now and then it knows the generation of another worker's
+agent, and the nonce of another executor, which only that one and the coordinator should ever see. What it cannot do is
 write to another site's inbox.
 """
 
@@ -18,6 +19,7 @@ from tenure.protocol.worker_messages import (
     Binding,
     Cause,
     Claimed,
+    ExecutorGone,
     Finished,
     Heartbeat,
     Held,
@@ -28,6 +30,8 @@ from tenure.protocol.worker_messages import (
     Report,
 )
 from tests.simulation.checker import LIAR
+from tests.simulation.coordinator import WORLD
+from tests.simulation.history import Lie
 from tests.simulation.hosts import Process
 
 if TYPE_CHECKING:
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 SITE: Final = "elsewhere"
+RUN: Final = "r1"
 _TTL_MS: Final = 1_000
 
 
@@ -49,11 +54,15 @@ class Liar(Process):
         self.world = world
         self.dice = dice
         self.sequence = 0
+        self._lies = 0
+        self._mine: list[tuple[str, int]] = []
+        """What it was really handed, and may well be granted."""
         self._known: dict[tuple[str, int], Binding] = {}
 
     def start(self) -> None:
         """Begin to lie."""
-        self.after(self.dice.between(100, 2_000), self._turn)
+        self.world.network.server.listeners.append(self._grab)
+        self.after(self.dice.between(100, 1_000), self._turn)
 
     def stop(self) -> None:
         """Be caught."""
@@ -68,23 +77,36 @@ class Liar(Process):
         self.world.network.server.written()
         self.after(self.dice.between(50, 700), self._turn)
 
-    def _lie(self) -> None:
+    def _grab(self) -> None:
+        """Now and then it is handed work before the others are, and claims it as an honest worker would."""
+        if not self.alive or not self.sequence or not self.dice.chance(100):
+            return
         face = self._face()
-        if self.dice.chance(300):
-            self._say(face, LIAR, Hello(slots=4, capabilities=("cpu", "gpu"), ttl_ms=_TTL_MS))
-        if self.dice.chance(100):
-            for handout in face.take(capabilities=("cpu",), limit=1, block_ms=0):
+        with suppress(BrokerError):
+            for handout in face.take(capabilities=("cpu", "gpu"), limit=1, block_ms=0):
                 if handout.assignment is not None:
                     ticket = handout.assignment.ticket
                     self._learn(ticket.task_id, ticket.fence, ticket.attempt, ticket.digest)
+                    self._mine.append((ticket.task_id, ticket.fence))
+                    claim = Claimed(binding=self._known[self._mine[-1]], after_beat=self.sequence)
+                    self._say(face, LIAR, claim)
+
+    def _lie(self) -> None:
+        face = self._face()
+        if not self.sequence or self.dice.chance(300):
+            self._say(face, LIAR, Hello(slots=4, capabilities=("cpu", "gpu"), ttl_ms=_TTL_MS))
         for assignment in self.world.faults.people.seen.values():
             ticket = assignment.ticket
             self._learn(ticket.task_id, ticket.fence, ticket.attempt, ticket.digest)
+        self._beat(face)
         if not self._known:
             return
-        self._beat(face)
         names = [LIAR, LIAR, *(seat.worker_id for seat in self.world.seats)]
-        self._say(face, self.dice.pick(names), self._event())
+        name = self.dice.pick(names)
+        event = self._event()
+        if isinstance(event, Finished):
+            self._note(name, event)
+        self._say(face, name, event)
         self.world.history.fault("liar", "")
 
     def _learn(self, task: str, fence: int, attempt: int, digest: str) -> None:
@@ -96,29 +118,52 @@ class Liar(Process):
         self.sequence += 1
         held = tuple(
             Held(task_id=one.task_id, fence=one.fence, state="running")
-            for one in self._known.values()
-            if self.dice.chance(500)
+            for key, one in self._known.items()
+            if self.dice.chance(950 if key in self._mine else 500)
         )
         beat = Heartbeat(generation=1, sequence=self.sequence, window=self.dice.below(3), held=held)
         face.beat(HEARTBEAT.dump_json(beat), _TTL_MS)
 
     def _say(self, face: MemoryWorker, worker_id: str, event: WorkerEvent) -> None:
-        generation = 1 if worker_id == LIAR else self.dice.between(1, 9)
+        generation = 1
+        if worker_id != LIAR:
+            true = next(seat.generation for seat in self.world.seats if seat.worker_id == worker_id)
+            generation = self.dice.pick((max(true, 1), self.dice.between(1, 9)))
         report = Report(worker_id=worker_id, generation=generation, window=self.dice.below(3), events=(event,))
         face.report([REPORT.dump_json(report)])
 
+    def _made_up(self) -> str:
+        self._lies += 1
+        return f'"lie {self._lies}"'
+
+    def _note(self, worker_id: str, event: Finished) -> None:
+        said = event.binding
+        known = self._known.get((said.task_id, said.fence))
+        untrue = {
+            "task or fence": known is None,
+            "digest": known is not None and known.digest != said.digest,
+            "attempt": known is not None and known.attempt != said.attempt,
+            "world": event.scope.world != WORLD,
+            "run": event.scope.run != RUN,
+        }
+        wrong = ", ".join(name for name, is_so in untrue.items() if is_so)
+        value, now = event.outcome.value or "", self.engine.now
+        self.world.history.add(Lie(now, value, worker_id, said.task_id, said.fence, said.nonce, wrong))
+
     def _event(self) -> WorkerEvent:
         binding = self._binding()
-        match self.dice.below(6):
+        match self.dice.below(7):
             case 0 | 1:
                 return Claimed(binding=binding, after_beat=self.dice.below(5))
             case 2 | 3:
                 scope = Scope(world=self.dice.pick(("main", "main", "other")), run=self.dice.pick(("r1", "r1", "r2")))
-                return Finished(binding=binding, scope=scope, outcome=Outcome(value='"a lie"'), duration_ms=1)
+                return Finished(binding=binding, scope=scope, outcome=Outcome(value=self._made_up()), duration_ms=1)
             case 4:
                 cause = self.dice.pick((Cause.UNSTARTED, Cause.PROCESS_DIED, Cause.CANCELLED))
                 started = self.dice.chance(500)
                 return Released(binding=binding, cause=cause, started=started, tree_gone=self.dice.chance(500))
+            case 5:
+                return ExecutorGone(binding=binding, cause=Cause.EXECUTOR_DIED, proved=self.dice.chance(700))
             case _:
                 return Leaving(gone=self.dice.chance(500))
 
@@ -130,7 +175,10 @@ class Liar(Process):
 
     def _binding(self) -> Binding:
         """A binding that is true but for the nonce, or wrong in one more way."""
-        true = self.dice.pick(sorted(self._known.values(), key=lambda one: (one.fence, one.task_id))[-5:])
+        if self._mine and self.dice.chance(500):
+            true = self._known[self.dice.pick(self._mine[-3:])]
+        else:
+            true = self.dice.pick(sorted(self._known.values(), key=lambda one: (one.fence, one.task_id))[-5:])
         if self.dice.chance(500):
             true = self._with_true_nonce(true)
         match self.dice.below(8):

@@ -56,7 +56,7 @@ class PeopleFaults:
 
     def _twin(self) -> str:
         """A second machine is given a worker's identity; the first one goes on until it is told."""
-        seat = self.dice.pick(self.world.seats)
+        seat = self.dice.pick([seat for seat in self.world.seats if seat.errand is None])
         self._twins += 1
         if self._twins > 1:
             return ""

@@ -19,7 +19,7 @@ WORKER: Final = (
     "runner_death",
     "drain",
 )
-NETWORK: Final = ("partition", "lost_request", "lost_reply", "late", "duplicate", "clock_jump")
+NETWORK: Final = ("store_away", "partition", "lost_request", "lost_reply", "late", "duplicate", "clock_jump")
 BROKER: Final = (
     "flush",
     "group_lost",
@@ -32,8 +32,9 @@ BROKER: Final = (
     "broker_full",
 )
 PEOPLE: Final = ("copy", "twin", "liar", "client_crash")
+LAUNCHER: Final = ("executor_crash", "second_executor", "false_end", "parent_crash")
 
-KINDS: Final = (*COORDINATOR, *WORKER, *NETWORK, *BROKER, *PEOPLE)
+KINDS: Final = (*COORDINATOR, *WORKER, *NETWORK, *BROKER, *PEOPLE, *LAUNCHER)
 """Every kind of fault, by the name that is used to switch it off."""
 
 TIMED: Final = frozenset(KINDS) - {"lost_request", "lost_reply", "late", "duplicate", "liar"}

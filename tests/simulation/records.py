@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, final
 
-from tests.simulation.history import Broken, DirectiveRow, LeaseRow, Quarantined, ResultRow, TaskRow
+from tests.simulation.history import (
+    ArtifactRow,
+    Broken,
+    DirectiveRow,
+    Judgement,
+    LeaseRow,
+    Quarantined,
+    ResultRow,
+    TaskRow,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -23,13 +32,25 @@ _DIRECTIVES: Final = "SELECT task_id, next_attempt, state, reason, COALESCE(deci
 _RESULTS: Final = "SELECT task_id, fence, attempt, worker_id, nonce, COALESCE(value, failure), 1 FROM result"
 _FAILED: Final = "SELECT task_id, fence, attempt, '', '', failure, 0 FROM failed_attempt"
 _QUARANTINE: Final = "SELECT task_id, fence, worker_id, reason FROM quarantine"
+_ARTIFACTS: Final = "SELECT task_id, fence, kind, ordinal, state, manifest, place_fence, nonce FROM artifact"
+_DECISIONS: Final = """
+SELECT d.decision_id, d.quarantine_id, d.task_id, d.action, COALESCE(d.fence, 0), q.fence, q.nonce
+FROM quarantine_decision d JOIN quarantine q ON q.quarantine_id = d.quarantine_id
+"""
+_UNDECIDED: Final = """
+SELECT quarantine_id FROM quarantine q WHERE NOT EXISTS (
+    SELECT 1 FROM quarantine_decision d WHERE d.quarantine_id = q.quarantine_id AND d.action <> 'refuse')
+ORDER BY quarantine_id
+"""
 
 _READ: Final[tuple[tuple[str, str, int, Callable[..., Fact]], ...]] = (
     ("lease", _LEASES, 2, LeaseRow),
+    ("quarantine_decision", _DECISIONS, 1, Judgement),
     ("directive", _DIRECTIVES, 2, DirectiveRow),
     ("result", _RESULTS, 2, ResultRow),
     ("failed_attempt", _FAILED, 2, ResultRow),
     ("quarantine", _QUARANTINE, 4, Quarantined),
+    ("artifact", _ARTIFACTS, 4, ArtifactRow),
     ("task", _TASKS, 1, TaskRow),
 )
 """Table, query, how many columns are the key, and what a new row is as a fact."""
@@ -43,6 +64,8 @@ class Records:
         self.history = history
         self._known: dict[str, dict[Row, Row]] = {name: {} for name, *_ in _READ}
         self._changes = (0, -1)
+        self.undecided: list[str] = []
+        """Rejected results that nobody has decided about."""
 
     def observe(self, connection: sqlite3.Connection) -> None:
         """Compare with what was there before, unless nothing was written."""
@@ -51,6 +74,7 @@ class Records:
             return
         self._changes = changes
         now = self.history.engine.now
+        self.undecided = [str(row[0]) for row in connection.execute(_UNDECIDED)]
         for table, query, key_columns, fact in _READ:
             known = self._known[table]
             rows = connection.execute(query).fetchall()
@@ -69,6 +93,10 @@ class Records:
     def pending(self) -> list[str]:
         """Tasks whose directive waits for a person."""
         return [str(row[0]) for row in self._known["directive"].values() if row[2] == "PENDING"]
+
+    def unpromoted(self) -> bool:
+        """Whether anything was accepted that is not in the store yet."""
+        return any(row[4] == "ACCEPTED" for row in self._known["artifact"].values())
 
     def keys(self) -> dict[str, str]:
         """The task of each key."""

@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING, Final, final
 
 from tenure.protocol.worker_messages import Failure, FailureKind, Outcome
 from tenure.workers.actions import AllowUntil, CancelCall, EndTree, Recall, StartCall, StartCommand
-from tenure.workers.inputs import CallEnded, HandlerSeen, Recalled, TreeEnded
+from tenure.workers.inputs import CallEnded, CheckpointSaved, HandlerSeen, Recalled, TreeEnded
+from tests.simulation.book import Run
 from tests.simulation.history import Ended, Frozen, Started
 from tests.simulation.hosts import Process
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tenure.protocol.worker_messages import Binding
     from tenure.workers.inputs import Input
-    from tests.simulation.dice import Dice
-    from tests.simulation.history import History
+    from tests.simulation.book import Book
     from tests.simulation.hosts import Host
 
 SlotAction = StartCall | StartCommand | Recall | CancelCall | EndTree | AllowUntil
@@ -30,33 +29,6 @@ SlotAction = StartCall | StartCommand | Recall | CancelCall | EndTree | AllowUnt
 ORPHAN_GRACE_MS: Final = 500
 ASYNC: Final = "sim:side_by_side"
 QUICK: Final = "sim:quick"
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class TaskPlan:
-    """What running a task is like; `fails` and `dies` per mille."""
-
-    key: str
-    kind: str
-    takes_ms: int
-    fails: int
-    dies: int
-
-
-@final
-@dataclass(slots=True, eq=False)
-class Run:
-    """User code at work."""
-
-    number: int
-    call: int
-    binding: Binding
-    ends_at: int
-    how: str
-    value: str
-    began_at: int
-    frozen_at: int = -1
 
 
 @final
@@ -81,34 +53,6 @@ class Slot:
     after: StartCommand | None = None
     unheard: list[int] | None = None
     """Calls that went to a tree whose end the agent has not heard of yet; None when there is no such tree."""
-
-
-@final
-class Book:
-    """Numbers the runs, and says how long each takes and how it ends."""
-
-    def __init__(self, history: History, dice: Dice) -> None:
-        self.history = history
-        self.dice = dice.fork("runs")
-        self.tasks: dict[str, TaskPlan] = {}
-        """By digest."""
-        self._runs = 0
-
-    def next_run(self) -> int:
-        """A number for a run."""
-        self._runs += 1
-        return self._runs
-
-    def plan(self, binding: Binding) -> tuple[str, int, str]:
-        """How the task starts, how long this run takes, and how it ends."""
-        task = self.tasks[binding.digest]
-        takes_ms = max(1, task.takes_ms * self.dice.between(50, 150) // 100)
-        how = "value"
-        if self.dice.chance(task.fails):
-            how = "failure"
-        elif self.dice.chance(task.dies):
-            how = "died"
-        return task.kind, takes_ms, how
 
 
 @final
@@ -239,7 +183,7 @@ class Crew(Process):
             return
         self._new_tree(slot, 0)
         slot.command = True
-        self._begin(slot, start.call, start.binding)
+        self._begin(slot, start)
 
     def _new_tree(self, slot: Slot, ready_in_ms: int) -> None:
         slot.active, slot.command, slot.side_by_side = True, False, False
@@ -266,18 +210,27 @@ class Crew(Process):
                 slot.seen.add(handler)
                 slot.side_by_side = slot.side_by_side or handler == ASYNC
                 self._say(HandlerSeen(slot.index, handler, is_async=handler == ASYNC))
-            self._begin(slot, start.call, start.binding)
+            self._begin(slot, start)
 
-    def _begin(self, slot: Slot, call: int, binding: Binding) -> None:
+    def _begin(self, slot: Slot, start: StartCall | StartCommand) -> None:
+        call, binding, point = start.call, start.binding, start.provision.checkpoint
         number = self.book.next_run()
         kind, takes_ms, how = self.book.plan(binding)
         now = self.engine.now
         run = Run(number, call, binding, now + takes_ms, how, f'"run {number}"', now)
         slot.runs[call] = run
-        self.history.add(
-            Started(now, number, binding.task_id, binding.fence, binding.attempt, binding.nonce, self.worker, kind)
-        )
+        known = (number, binding.task_id, binding.fence, binding.attempt, binding.nonce, self.worker, kind)
+        self.history.add(Started(now, *known, point.bundle.manifest.digest if point is not None else ""))
         self._plan_end(slot, run)
+        saves = self.book.tasks[binding.digest].saves
+        for step in range(1, saves + 1):
+            self.engine.at(now + takes_ms * step // (saves + 1), partial(self._save, slot, run, step))
+
+    def _save(self, slot: Slot, run: Run, step: int) -> None:
+        """A run that still goes on makes a checkpoint."""
+        if slot.runs.get(run.call) is run and run.frozen_at < 0:
+            bundle = self.book.save(run.binding, f"checkpoint {step} of run {run.number}")
+            self._say(CheckpointSaved(slot.index, run.call, f"step-{step}", bundle))
 
     def _plan_end(self, slot: Slot, run: Run) -> None:
         planned = run.ends_at
@@ -296,12 +249,11 @@ class Crew(Process):
             return
         del slot.runs[run.call]
         self.history.add(Ended(self.engine.now, run.number, run.how, run.value))
-        duration_ms = self.engine.now - run.began_at
-        outcome = _outcome(run)
+        run.duration_ms, run.outputs = self.engine.now - run.began_at, self.book.outputs(run)
         if slot.command:
-            self._tree_over(slot, gone=True, outcome=outcome, duration_ms=duration_ms)
+            self._tree_over(slot, gone=True, run=run)
             return
-        self._say(CallEnded(slot.index, run.call, outcome, duration_ms))
+        self._say(CallEnded(slot.index, run.call, _outcome(run), run.duration_ms, run.outputs))
         self._begin_later(slot)
 
     def _cancel_call(self, slot: Slot, call: int) -> None:
@@ -363,7 +315,7 @@ class Crew(Process):
         slot.runs.clear()
         self._tree_over(slot, gone=proved)
 
-    def _tree_over(self, slot: Slot, *, gone: bool, outcome: Outcome | None = None, duration_ms: int = 0) -> None:
+    def _tree_over(self, slot: Slot, *, gone: bool, run: Run | None = None) -> None:
         slot.active = False
         slot.tree += 1
         unstarted, slot.queue = [start.call for start in slot.queue], []
@@ -371,11 +323,11 @@ class Crew(Process):
         slot.after = None
         if reason != "replaced" and self.tell is not None:
             slot.unheard = unstarted
-            self.tell(partial(self._heard, slot, slot.tree, gone=gone, outcome=outcome, duration_ms=duration_ms))
+            self.tell(partial(self._heard, slot, slot.tree, gone=gone, run=run))
         if following is not None and self.tell is not None:
             self._start_command(slot, following)
 
-    def _heard(self, slot: Slot, tree: int, *, gone: bool, outcome: Outcome | None, duration_ms: int) -> list[Input]:
+    def _heard(self, slot: Slot, tree: int, *, gone: bool, run: Run | None) -> list[Input]:
         """The agent reads of the end of a tree: only now what it had sent there since comes back, too."""
         if slot.tree != tree or slot.unheard is None:
             return []  # it has started a command in the slot since
@@ -385,8 +337,9 @@ class Crew(Process):
                 slot.index,
                 gone=gone,
                 unstarted=unstarted,
-                outcome=outcome,
-                duration_ms=duration_ms,
+                outcome=_outcome(run) if run is not None else None,
+                duration_ms=run.duration_ms if run is not None else 0,
+                outputs=run.outputs if run is not None else None,
                 by_deadline=slot.reason == "deadline",
                 detail=f"simulated end ({slot.reason or 'exit'})",
             )

@@ -7,28 +7,36 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 from tenure.broker.keys import Keys
+from tenure.protocol.client_messages import Adopt, CollectArtifacts, Drop
 from tenure.protocol.envelope import CallWork, CommandWork, Envelope, Requirements, Retry, Scope, digest, encode
 from tests.simulation.agent import Seat
+from tests.simulation.book import Book, TaskPlan
 from tests.simulation.clients import ClientProcess, Wanted
+from tests.simulation.contents import Shelf
 from tests.simulation.coordinator import WORLD, CoordinatorProcess
 from tests.simulation.dice import Dice
 from tests.simulation.engine import Engine
 from tests.simulation.faults import Faults
+from tests.simulation.foreman import LABELS, Foreman
 from tests.simulation.history import Closed, Fact, History, Quiet, Submitted
 from tests.simulation.hosts import Host, HostClock
 from tests.simulation.network import Network
-from tests.simulation.profile import Profile, draw_profile
+from tests.simulation.profile import LAUNCHER, Profile, draw_profile
 from tests.simulation.records import Records
-from tests.simulation.slots import ASYNC, QUICK, Book, Crew, TaskPlan
+from tests.simulation.slots import ASYNC, QUICK, Crew
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tenure.protocol.client_messages import Ask
 
 _LONGEST_MS: Final = 180_000
 _LONGEST_JUMP_MS: Final = 700_000
 """A delay is kept by the coordinator's wall clock, so a jump of it can stretch one."""
 _LOOK_EVERY_MS: Final = 500
 _SETTLE_MS: Final = 3_000
+_COLLECTED_AFTER_MS: Final = 12_000
+"""Longer than anything stands still, so that no collection is decided upon what was long ago."""
 OVER: Final = frozenset({"SUCCEEDED", "FAILED", "CANCELLED", "ABANDONED"})
 TTLS: Final = (1_000, 1_500, 2_000, 3_000)
 
@@ -55,7 +63,7 @@ class World:
         self.folder = folder
         self.engine = Engine()
         self.history = History(self.engine)
-        self.book = Book(self.history, dice)
+        self.book = Book(self.history, dice, Shelf(self.history))
         self.records = Records(self.history)
         self._clocks = dice.fork("clocks")
         broker_clock = self._clock()
@@ -71,6 +79,7 @@ class World:
         self.wanted: dict[str, Wanted] = {}
         self.quiet = False
         self.network.server.listeners.append(self._wake_readers)
+        self.foreman = self._new_foreman(dice.fork("foreman"))
         self.faults = Faults(self, dice.fork("faults"))
 
     # --- the parts ------------------------------------------------------------------------------
@@ -88,11 +97,18 @@ class World:
             return
         self.coordinators += 1
         process = CoordinatorProcess(
-            self.host("c"), self.network, self.records, self.database, self.dice.fork(f"c{self.coordinators}")
+            self.host("c"),
+            self.network,
+            self.records,
+            self.database,
+            self.dice.fork(f"c{self.coordinators}"),
+            self.book.shelf,
         )
         process.ended = self._coordinator_ended
         process.published = self.faults.people.note
         self.coordinator = process
+        if self.coordinators > 1 and not self.quiet and self.profile.has("coordinator_crash") and self.dice.chance(400):
+            process.crash_in = self.dice.between(1, 16)  # on its way up, too
         process.start()
 
     def take_over(self, stale: CoordinatorProcess) -> None:
@@ -113,6 +129,11 @@ class World:
     def _new_client(self, number: int) -> ClientProcess:
         name = f"client{number}"
         return ClientProcess(self.host("p"), self.network, name, self.dice.fork(name), self.history)
+
+    def _new_foreman(self, dice: Dice) -> Foreman | None:
+        """In some histories a worker starts executors; in all where something may happen to them."""
+        wanted = dice.chance(250) or any(map(self.profile.has, LAUNCHER))
+        return Foreman(self, dice) if wanted else None
 
     def _clock(self) -> HostClock:
         dice = self._clocks
@@ -155,6 +176,8 @@ class World:
         self.start_coordinator()
         for seat in self.seats:
             self.engine.at(self.dice.between(0, 300), seat.start_when_possible)
+        if self.foreman is not None:
+            self.foreman.start()
         self.client.start()
         self._plan_tasks()
         self.faults.plan()
@@ -186,6 +209,8 @@ class World:
         for task, state in states.items():
             if state not in OVER and not (state == "LOST" and task in pending):
                 return False
+        if self.records.unpromoted() or (self.foreman is not None and self.foreman.launches):
+            return False
         keys = self.records.keys()
         done = [handle.done() or states.get(keys.get(key, "")) == "LOST" for key, handle in self.client.handles.items()]
         return all(done) and all(seat.crew.is_empty() or not _busy(seat) for seat in self.seats)
@@ -220,6 +245,11 @@ class World:
                 self.engine.at(when, partial(self._cancel, key))
         for _ in range(self.dice.below(6)):
             self.engine.at(self.dice.between(2_000, 15_000), self._decide)
+        for _ in range(self.dice.below(6)):
+            self.engine.at(self.dice.between(2_000, 20_000), self._judge)
+        for _ in range(self.dice.below(3)):
+            collect = CollectArtifacts(min_age_ms=_COLLECTED_AFTER_MS)
+            self.engine.at(self.dice.between(5_000, 25_000), partial(self._ask, collect))
 
     def _submit(self, batch: list[Wanted]) -> None:
         self.client.submit(batch)
@@ -231,6 +261,15 @@ class World:
         pending = sorted(self.records.pending())
         if pending:
             self.client.decide(self.dice.pick(pending), approve=self.dice.chance(700))
+
+    def _judge(self) -> None:
+        """Somebody decides about a rejected result."""
+        if self.records.undecided:
+            name = self.dice.pick(self.records.undecided)
+            self._ask(Adopt(quarantine_id=name) if self.dice.chance(800) else Drop(quarantine_id=name))
+
+    def _ask(self, ask: Ask) -> None:
+        self.client._ask(ask)
 
     def _task(self, key: str) -> Wanted:
         dice = self.dice
@@ -257,7 +296,16 @@ class World:
         raw = encode(envelope)
         kind = "exclusive" if exclusive else start
         fails, dies = dice.pick((0, 0, 300)), dice.pick((0, 0, 0, 200))
-        self.book.tasks[digest(raw)] = TaskPlan(key, kind, takes_ms, fails, dies)
+        self.book.tasks[digest(raw)] = TaskPlan(
+            key,
+            kind,
+            takes_ms,
+            fails,
+            dies,
+            leaves=dice.pick((0, 0, 1_000, 700)),
+            lies=dice.pick((0, 0, 200)),
+            saves=dice.pick((0, 0, 1, 3)),
+        )
         self.history.add(Submitted(0, key, kind, retry.lost, retry.failed))
         self.wanted[key] = Wanted(key, raw.decode())
         return self.wanted[key]
@@ -265,6 +313,8 @@ class World:
     def _requirements(self, capability: str) -> Requirements:
         if not self.dice.chance(200):
             return Requirements()
+        if self.foreman is not None and capability == "cpu" and self.dice.chance(400):
+            return Requirements(labels=LABELS)
         seat = self.dice.pick([seat for seat in self.seats if capability in seat.capabilities])
         if self.dice.chance(500):
             return Requirements(worker=seat.worker_id)

@@ -1,5 +1,6 @@
 """What type checkers see of the public names; checked by mypy and pyright, never run."""
 
+from pathlib import Path
 from typing import Any, assert_type
 
 import tenure
@@ -30,6 +31,15 @@ def submitting_follows_the_function(fleet: Client) -> None:
     assert_type(fleet.submit("tasks:exponent", 28.0), Handle[Any])
     assert_type(fleet.using(capability="gpu").submit(exponent, 28.0), Handle[float])
     assert_type(fleet.command(["ls"]), Handle[str])
+    assert_type(fleet.command(["ls"], stdin="x", env={"A": "1"}), Handle[str])
+
+
+def files_are_typed(fleet: Client) -> None:
+    given = fleet.using(inputs={"a": "a.csv", "b": Path("b")}, secrets=["token"], limits=tenure.Limits(files=3))
+    assert_type(given.command(["train"], form="folder", parameters={"rate": 0.1}), Handle[Any])
+    assert_type(fleet.upload("a.csv"), tenure.Blob | tenure.Bundle)
+    assert_type(fleet.command(["train"]).outputs, tenure.Bundle | None)
+    assert_type(fleet.command(["train"]).download("model"), Path)
 
 
 def submitting_many_follows_the_function(fleet: Client) -> None:

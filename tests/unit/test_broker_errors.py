@@ -54,6 +54,12 @@ def test_the_cause_is_kept() -> None:
     assert caught.value.__cause__ is cause
 
 
+def test_a_sentence_ends_once() -> None:
+    closed = translate(redis.exceptions.ConnectionError("Connection closed by server."), "h:1")
+
+    assert str(closed).startswith("The broker at h:1 cannot be reached: Connection closed by server. Check")
+
+
 def test_other_errors_pass_untouched() -> None:
     with pytest.raises(ZeroDivisionError), translated("h:1"):
         raise ZeroDivisionError

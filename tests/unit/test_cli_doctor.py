@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
+from tenure.artifacts.base import Store
 from tenure.cli import checks
-from tenure.errors import CoordinatorUnreachable
+from tenure.client.contents import Contents
+from tenure.errors import ArtifactStoreUnreachable, CoordinatorUnreachable
+from tenure.testing import ManualClock, SeededEntropy
 from tests.fixtures_cli import START_MS, CommandLine, FakeFleet
 
 STATUS: dict[str, Any] = {
@@ -16,6 +19,7 @@ STATUS: dict[str, Any] = {
     "workers": {"w1": "ACTIVE", "w2": "STALE"},
     "slots": 4,
     "capabilities": ["default"],
+    "artifacts": {"address": "/srv/files"},
     "now_ms": START_MS,
 }
 
@@ -117,3 +121,65 @@ def test_a_file_that_is_no_database_is_bad(tmp_path: Path) -> None:
     assert next(iter(checks.database(tmp_path / "t.db"))).level == "bad"
     assert next(iter(checks.database(tmp_path / "none.db"))).level == "bad"
     assert not list(checks.database(None))
+
+
+# --- the store of files -----------------------------------------------------------------------------------------------
+
+
+def about_the_store(capsys: pytest.CaptureFixture[str], fleet: FakeFleet, *arguments: str) -> list[tuple[str, str]]:
+    found = CommandLine(fleet, capsys)("doctor", "--json", *arguments).json()
+    return [
+        (row["level"], f"{row['text']}. {row['remedy']}") for row in found if row["about"] in {"artifacts", "secrets"}
+    ]
+
+
+@pytest.mark.usefixtures("broker")
+def test_a_store_is_tried_and_left_empty(capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = FakeFleet(rows={"status": [STATUS]})
+    ((level, text),) = about_the_store(capsys, fleet)
+    assert (level, "/srv/files takes a file and gives it back" in text) == ("ok", True)
+    assert not list(fleet.store.places())
+    assert not list(fleet.store.objects())
+
+
+@pytest.mark.usefixtures("broker")
+def test_a_fleet_without_a_store_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = FakeFleet(rows={"status": [STATUS | {"artifacts": {"address": ""}}]})
+    ((level, text),) = about_the_store(capsys, fleet)
+    assert (level, "--artifacts ADDRESS" in text) == ("warn", True)
+
+
+@pytest.mark.usefixtures("broker")
+def test_another_address_than_the_coordinators_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    found = about_the_store(capsys, FakeFleet(rows={"status": [STATUS]}), "--artifacts", "/mnt/files")
+    assert [level for level, _ in found] == ["warn", "ok"]
+    assert "this host keeps files at /mnt/files, the coordinator at /srv/files" in found[0][1]
+
+
+@pytest.mark.usefixtures("broker")
+def test_a_store_that_is_away_is_bad(capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = FakeFleet(rows={"status": [STATUS]})
+
+    def away() -> Store:
+        raise ArtifactStoreUnreachable("the folder is not there", "Mount it")
+
+    fleet.contents = Contents(away, ManualClock(), SeededEntropy(1))
+    assert about_the_store(capsys, fleet) == [("bad", "the folder is not there. Mount it")]
+    assert CommandLine(fleet, capsys)("doctor").code == 3
+
+
+@pytest.mark.usefixtures("broker")
+def test_files_that_others_may_read_are_bad(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    keys, secrets = tmp_path / "keys.json", tmp_path / "secrets"
+    secrets.mkdir()
+    for path in (keys, secrets / "token"):
+        path.write_text("{}")
+        path.chmod(0o644)
+    fleet = FakeFleet(rows={"status": [STATUS]})
+    arguments = ("--artifacts-options-file", str(keys), "--secrets-dir", str(secrets))
+    found = about_the_store(capsys, fleet, *arguments)
+    assert [level for level, _ in found] == ["bad", "bad"]
+    assert all("chmod 600" in text for _, text in found)
+    for path in (keys, secrets / "token"):
+        path.chmod(0o600)
+    assert [level for level, _ in about_the_store(capsys, fleet, *arguments)] == ["ok", "ok"]

@@ -109,6 +109,18 @@ def test_interrupting_is_130_and_says_nothing(fleet: FakeFleet, tenure: CommandL
     assert not printed.err.strip()
 
 
+@pytest.mark.parametrize("group", [(), ("artifacts",)])
+def test_a_group_without_a_command_shows_its_help_line_by_line(tenure: CommandLine, group: tuple[str, ...]) -> None:
+    printed = tenure(*group)
+    assert printed.code == 2
+    assert printed.err.rstrip() == tenure(*group, "--help").out.rstrip()
+
+
+def test_a_program_that_names_no_command_is_told_so() -> None:
+    error = click.exceptions.NoArgsIsHelpError(click.Context(click.Group("artifacts"), info_name="artifacts"))
+    assert failures.explain(error) == ("usage", "artifacts needs a command", "See `artifacts --help`", 2)
+
+
 @pytest.mark.parametrize(
     ("error", "line", "code"),
     [
@@ -119,6 +131,11 @@ def test_interrupting_is_130_and_says_nothing(fleet: FakeFleet, tenure: CommandL
         (OSError(errno.ENOSPC, "No space left on device", "out.csv"), "tenure: out.csv: No space left on device.", 3),
         (FileNotFoundError(errno.ENOENT, "No such file", "grid.csv"), "tenure: grid.csv: No such file.", 2),
         (click.UsageError("No such option: --x"), "tenure: no such option: --x.", 2),
+        (
+            click.BadParameter("'a' is not a valid integer range."),
+            "tenure: invalid value: 'a' is not a whole number.",
+            2,
+        ),
     ],
 )
 def test_errors_become_one_line_and_a_code(error: Exception, line: str, code: int) -> None:

@@ -41,6 +41,16 @@ def test_json_leaves_out_what_is_said_to_people() -> None:
     assert stream.getvalue() == '{\n  "a": 1\n}\n'
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_words_of_tasks_and_workers_move_no_cursor(terminal: bool) -> None:  # noqa: FBT001
+    stream = io.StringIO()
+    output = Output(stream, as_json=False, terminal=terminal)
+    output.say("one\x1b]0;title\x07\ttwo\nthree\x9b2J\x7f")
+    output.table((Column("NAME", "name"),), [{"name": "a\x1b[2Jb\x9bc"}], empty="")
+    assert not set(stream.getvalue()) & {"\x1b", "\x07", "\x9b", "\x7f"}
+    assert "\ttwo\nthree" in stream.getvalue()
+
+
 def test_colours_only_on_a_terminal() -> None:
     for terminal in (True, False):
         stream = io.StringIO()
@@ -70,3 +80,13 @@ def test_times_are_of_this_hosts_zone() -> None:
 
 def test_states_have_colours() -> None:
     assert (colour_of("LOST"), colour_of("SUCCEEDED"), colour_of("anything")) == ("yellow", "green", "")
+
+
+def test_a_narrow_terminal_breaks_no_id(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    columns = (Column("TASK", "id"), Column("STATE", "state"), Column("RUN", "run", spare=1))
+    stream = io.StringIO()
+    row = {"id": "01M8MK6QEPJST66P3DVDZ1C1P0", "state": "SUCCEEDED", "run": "default"}
+    Output(stream, as_json=False, terminal=True).table(columns, [row], empty="")
+    assert stream.getvalue().splitlines()[-1] == f"{row['id']}  SUCCEEDED"
+    assert capsys.readouterr().err == "The terminal is too narrow for RUN; --json has everything.\n"

@@ -4,10 +4,13 @@ import json
 import os
 import signal
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tenure.cli.execution import ExecutionForm
+from tenure.cli.lifetime import LifetimeForm, with_lifetime
 from tenure.cli.local_fleet import DataInUse, FleetPlan, LocalFleet
 from tenure.cli.owner import end_with_owner
 from tenure.cli.parts import Part, PartPlan
@@ -18,6 +21,7 @@ from tenure.cli.worker import WorkerForm, worker_options
 from tenure.errors import UsageError
 from tenure.settings import load_settings
 from tenure.testing import ManualClock
+from tenure.workers.options import WorkerOptions
 from tests.waiting import wait_until
 
 
@@ -127,9 +131,18 @@ def test_a_refused_start_leaves_the_other_ones_address(tmp_path: Path) -> None:
 
 
 def test_workers_of_up_have_the_same_names_at_every_start() -> None:
-    form = UpForm(workers=2, slots=3, allow=("tasks",), capability=(), data=None)
+    form = UpForm(workers=2, slots=3, allow=("tasks",), capability=(), data=None, secrets_dir=None)
     assert form.names() == ["worker-1", "worker-2"]
     assert form.worker_options() == ["--slots", "3", "--allow", "tasks", "--capability", "default"]
+    knowing = replace(form, secrets_dir=Path("/srv/secrets"))
+    assert knowing.worker_options()[-2:] == ["--secrets-dir", "/srv/secrets"]
+
+
+def test_all_parts_of_up_keep_files_in_one_place() -> None:
+    own = FleetPlan(Path("/srv/up"))
+    assert own.store() == ["--artifacts", "/srv/up/artifacts"]
+    other = FleetPlan(Path("/srv/up"), "main", "s3://bucket/x", Path("/k.json"))
+    assert other.store() == ["--artifacts", "s3://bucket/x", "--artifacts-options-file", "/k.json"]
 
 
 def test_the_status_line_leaves_out_what_is_nought() -> None:
@@ -137,11 +150,10 @@ def test_the_status_line_leaves_out_what_is_nought() -> None:
     assert summary({}) == "tasks: none so far"
 
 
-def worker_form(**changes: object) -> WorkerForm:
+def worker_form(execution: ExecutionForm = ExecutionForm(), **changes: object) -> WorkerForm:  # noqa: B008 - frozen
     fields: dict[str, object] = {
         "capability": (),
         "slots": 1,
-        "allow": (),
         "label": (),
         "resource": (),
         "ttl": "30s",
@@ -149,6 +161,8 @@ def worker_form(**changes: object) -> WorkerForm:
         "worker_id": None,
         "site": None,
         "owner_pipe": None,
+        "execution": execution,
+        "lifetime": LifetimeForm(),
     }
     return WorkerForm(**(fields | changes))  # type: ignore[arg-type]
 
@@ -165,3 +179,44 @@ def test_worker_options_are_checked_and_completed(tmp_path: Path, monkeypatch: p
     assert "TENURE_BROKER_URL" not in dict(options.environment)
     with pytest.raises(UsageError, match="--ttl"):
         worker_options(worker_form(ttl="soon"), settings)
+
+
+def test_what_tasks_may_use_at_most_is_what_was_said_and_else_the_default(tmp_path: Path) -> None:
+    settings = load_settings(data_dir=tmp_path, artifacts="s3://bucket/x", artifacts_options_file=tmp_path / "k.json")
+    plain = worker_options(worker_form(), settings)
+    assert plain.limits == WorkerOptions(tmp_path).limits
+    said = worker_form(ExecutionForm(max_memory="2GiB", max_file_count=9, max_outputs=5, secrets_dir=tmp_path))
+    options = worker_options(said, settings)
+    assert options.limits == plain.limits.model_copy(update={"memory_bytes": 2**31, "files": 9})
+    assert (options.output_files, options.secrets_dir) == (5, tmp_path)
+    assert (options.artifacts, options.artifacts_options) == ("s3://bucket/x", tmp_path / "k.json")
+    with pytest.raises(UsageError, match="--max-disk is not a size"):
+        worker_options(worker_form(ExecutionForm(max_disk="much")), settings)
+
+
+@pytest.mark.parametrize(
+    ("form", "wall_ms", "max_idle_ms"),
+    [
+        (LifetimeForm(), None, None),
+        (LifetimeForm(max_idle="10m"), None, 600_000),
+        (LifetimeForm(drain_for="10m"), None, None),
+        (LifetimeForm(walltime="2h"), 7_205_000, None),
+        (LifetimeForm(gone_by=1_700_000_065), 65_000, None),
+        (LifetimeForm(gone_by=1_700_000_065, walltime="30s"), 35_000, None),
+        (LifetimeForm(gone_by=1_000_000_000), 5_000, None),
+    ],
+    ids=["none", "idle", "drain", "walltime", "moment", "the earlier", "past"],
+)
+def test_a_worker_s_own_end_is_the_earliest_that_was_said(
+    tmp_path: Path, form: LifetimeForm, wall_ms: int | None, max_idle_ms: int | None
+) -> None:
+    clock = ManualClock(1_700_000_000_000)
+    clock.advance_ms(5_000)
+    options = with_lifetime(WorkerOptions(tmp_path), form, clock)
+    assert (options.wall_ms, options.lifetime.max_idle_ms) == (wall_ms, max_idle_ms)
+
+
+def test_a_lifetime_that_is_none_is_said_to_be_none(tmp_path: Path) -> None:
+    for form, option in ((LifetimeForm(walltime="long"), "--walltime"), (LifetimeForm(max_idle="-1"), "--max-idle")):
+        with pytest.raises(UsageError, match=option):
+            with_lifetime(WorkerOptions(tmp_path), form, ManualClock())

@@ -45,6 +45,7 @@ COMMANDS = [
     f"tasks show {TASK}",
     "workers list",
     "workers list --state active",
+    "workers list --executors",
     "workers show w1",
     "workers register w9 --capability gpu --slots 2 --label room=b12 --resource gb=8",
     "workers heartbeat w9",

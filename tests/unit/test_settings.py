@@ -12,7 +12,8 @@ from tenure.settings import BROKER_URL_FILE, broker_url, inherited_environment, 
 @pytest.fixture(autouse=True)
 def empty_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder without a settings file, an environment without TENURE_*, and a data folder of the test's own."""
-    for name in ("BROKER_URL", "BROKER_URL_FILE", "NAMESPACE", "SITE", "PRINCIPAL", "ANSWER_TIMEOUT_S"):
+    names = ("BROKER_URL", "BROKER_URL_FILE", "NAMESPACE", "SITE", "PRINCIPAL", "ANSWER_TIMEOUT_S")
+    for name in (*names, "ARTIFACTS", "ARTIFACTS_OPTIONS_FILE"):
         monkeypatch.delenv(f"TENURE_{name}", raising=False)
     monkeypatch.setenv("TENURE_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.chdir(tmp_path)
@@ -141,3 +142,67 @@ def test_only_the_named_variables_are_passed_on(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("A_NAME", "1")
     monkeypatch.setenv("ANOTHER", "2")
     assert inherited_environment(("A_NAME", "NOT_SET_AT_ALL")) == {"A_NAME": "1"}
+
+
+# --- artifacts --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("address", ["broker:", "/srv/files", "file:///srv/files", "s3://bucket/prefix"])
+def test_addresses_of_stores_are_taken_as_they_are(address: str) -> None:
+    assert load_settings(artifacts=address).artifacts == address
+
+
+def test_a_folder_of_files_is_known_by_its_whole_path(tmp_path: Path) -> None:
+    assert load_settings(artifacts="files").artifacts == str(tmp_path / "files")
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "tenure.toml").write_text('artifacts = "files"\nartifacts_options_file = "keys.json"\n')
+    settings = load_settings(settings_file=tmp_path / "deep" / "tenure.toml")
+    assert settings.artifacts == str(tmp_path / "deep" / "files")
+    assert settings.artifacts_options_file == tmp_path / "deep" / "keys.json"
+
+
+@pytest.mark.parametrize("address", ["s3://key:hunter2@bucket/x", "s3://hunter2@bucket/x"])
+def test_an_address_that_everybody_is_told_holds_no_password(address: str) -> None:
+    error = refused(artifacts=address)
+    assert "artifacts_options_file" in str(error)
+    assert "hunter2" not in str(error)
+
+
+def options_file(folder: Path, text: str, mode: int = 0o600) -> Path:
+    path = folder / "keys.json"
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def test_options_of_the_store_come_from_their_file(tmp_path: Path) -> None:
+    assert load_settings().artifacts_options() == {}
+    path = options_file(tmp_path, '{"key": "k", "client_kwargs": {"endpoint_url": "http://127.0.0.1:1"}}')
+    found = load_settings(artifacts_options_file=path).artifacts_options()
+    assert found == {"key": "k", "client_kwargs": {"endpoint_url": "http://127.0.0.1:1"}}
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "words"),
+    [
+        ('{"secret": "hunter2"}', 0o640, "chmod 600"),
+        ('{"secret": "hunter2"}', 0o604, "open to others"),
+        ('["hunter2"]', 0o600, "no JSON object"),
+        ("hunter2", 0o600, "no JSON object"),
+        ('{"secret": "' + "hunter2" * 20_000 + '"}', 0o600, "no JSON object"),
+    ],
+)
+def test_an_options_file_that_will_not_do_is_named_and_not_repeated(
+    tmp_path: Path, text: str, mode: int, words: str
+) -> None:
+    settings = load_settings(artifacts_options_file=options_file(tmp_path, text, mode))
+    with pytest.raises(InvalidSettings) as caught:
+        settings.artifacts_options()
+    assert words in str(caught.value)
+    assert "keys.json" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_an_options_file_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSettings, match=r"keys\.json cannot be read"):
+        load_settings(artifacts_options_file=tmp_path / "keys.json").artifacts_options()

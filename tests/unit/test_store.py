@@ -35,7 +35,7 @@ def store(path: Path) -> Iterator[Database]:
 def contents(connection: sqlite3.Connection) -> dict[tuple[str, str], str]:
     """Every table, index and trigger by kind and name, its spaces and comments left out."""
     rows = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
-    return {(kind, name): " ".join(sql.split()) for kind, name, sql in rows}
+    return {(kind, name): re.sub(r"\s*([(),])\s*", r"\1", " ".join(sql.split())) for kind, name, sql in rows}
 
 
 def events(path: Path) -> int:

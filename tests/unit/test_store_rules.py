@@ -13,8 +13,14 @@ import pytest
 from tenure.coordinator.store.database import Database
 from tenure.protocol.states import TABLES
 
-INITIAL = {"task": "QUEUED", "lease": "OFFERED", "worker": "ACTIVE", "directive": "PENDING"}
-KEYS = {"task": "task_id = 'T'", "lease": "fence = 1", "worker": "worker_id = 'W'", "directive": "directive_id = 'D'"}
+INITIAL = {"task": "QUEUED", "lease": "OFFERED", "worker": "ACTIVE", "directive": "PENDING", "artifact": "ACCEPTED"}
+KEYS = {
+    "task": "task_id = 'T'",
+    "lease": "fence = 1",
+    "worker": "worker_id = 'W'",
+    "directive": "directive_id = 'D'",
+    "artifact": "task_id = 'T'",
+}
 STEPS = [
     (machine, before, after)
     for machine, table in TABLES.items()
@@ -54,6 +60,14 @@ FAILED = (
     "INSERT {} INTO failed_attempt (task_id, fence, attempt, failure, duration_ms, accepted_at_ms) "
     "VALUES ('T', 1, 1, '{}', 0, 0)"
 )
+ARTIFACT = (
+    "INSERT {} INTO artifact (task_id, fence, attempt, kind, ordinal, manifest, manifest_size, files, size, state, "
+    "place_fence, nonce, recorded_at_ms) VALUES ('T', 1, 1, 'checkpoint', 1, '{}', 1, 1, 1, '{}', 1, 'n', 0)"
+)
+ADOPTION = (
+    "INSERT {} INTO quarantine_decision (decision_id, quarantine_id, task_id, action, fence, decided_by, "
+    "decided_at_ms) VALUES ('A', 'Q', 'T', 'adopt', 9, '{}', 0)"
+)
 STEP = "UPDATE {} {} SET state = '{}'{} WHERE {}"
 DELETE = "DELETE FROM {}"
 REBIND = "UPDATE {} lease SET {} = {}"
@@ -79,7 +93,21 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
             FAILED.format("", "failure"),
         ):
             connection.execute(statement)
+        without_triggers(connection, "artifact", ARTIFACT.format("", "manifest", "ACCEPTED"))
     return path
+
+
+def without_triggers(connection: sqlite3.Connection, table: str, statement: str) -> None:
+    """Write what the rules of a table would not let be written as things stand."""
+    triggers = connection.execute(
+        "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = ?", (table,)
+    )
+    for name, sql in (kept := triggers.fetchall()):
+        connection.execute(f"DROP TRIGGER {name}")
+        assert sql
+    connection.execute(statement)
+    for _, sql in kept:
+        connection.execute(sql)
 
 
 @pytest.fixture
@@ -119,6 +147,7 @@ def test_the_transitions_in_the_database_are_those_of_the_code(database: sqlite3
 def test_a_step_is_possible_exactly_when_the_table_has_it(
     database: sqlite3.Connection, machine: str, before: str, after: str
 ) -> None:
+    without_triggers(database, "quarantine_decision", ADOPTION.format("", "ada"))
     for state in way_to(machine, before):
         assert refused(database, update(machine, state)) == ""
     allowed = after in TABLES[machine][before]
@@ -151,12 +180,14 @@ def way_to(machine: str, wanted: str) -> list[str]:
         (TASK.format("{}", "T2", "K2", "RUNNING"), "a task starts QUEUED"),
         (LEASE.format("{}", "T", 2, 1, "ACTIVE"), "a lease starts OFFERED"),
         (DIRECTIVE.format("{}", "D2", 3, "APPROVED"), "a directive starts PENDING"),
+        (ARTIFACT.format("{}", "other", "PROMOTED"), "an artifact starts ACCEPTED"),
         ("INSERT {} INTO transition VALUES ('task', 'FAILED', 'QUEUED')", "the state tables change by migration only"),
         ("UPDATE {} transition SET after = 'QUEUED'", "the state tables change by migration only"),
     ],
 )
 def test_nothing_starts_in_the_middle(database: sqlite3.Connection, conflict: str, statement: str, reason: str) -> None:
     database.execute("UPDATE lease SET state = 'RELEASED', cause = 'unstarted' WHERE fence = 1")
+    database.execute("DROP TRIGGER artifact_checkpoint_of_the_holder")
     assert refused(database, statement.format(conflict)) == reason
 
 
@@ -182,11 +213,16 @@ def test_nothing_starts_in_the_middle(database: sqlite3.Connection, conflict: st
         ("directive SET state = 'APPROVED'", "a decision names who made it"),
         ("worker SET generation = 2", "a generation never goes back"),
         ("quarantine SET report = ''", "evidence never changes"),
+        ("quarantine_decision SET decided_by = 'bob'", "a decision never changes"),
+        ("artifact SET manifest = 'other'", "an artifact never changes what it holds"),
+        ("artifact SET fence = 2", "an artifact never changes what it holds"),
+        ("artifact SET nonce = 'other'", "an artifact never changes what it holds"),
         ("event SET text = ''", "events are only added"),
         ("failed_attempt SET failure = ''", "a recorded failure never changes"),
     ],
 )
 def test_a_change_is_refused(database: sqlite3.Connection, conflict: str, change: str, reason: str) -> None:
+    without_triggers(database, "quarantine_decision", ADOPTION.format("", "ada"))
     assert refused(database, f"UPDATE {conflict} {change}") == reason
 
 
@@ -198,14 +234,50 @@ def test_a_change_is_refused(database: sqlite3.Connection, conflict: str, change
         ("task", "tasks are never deleted"),
         ("lease", "leases are never deleted"),
         ("directive", "directives are never deleted"),
-        ("worker", "workers are never deleted"),
+        ("worker", "workers are never deleted, but executors that hold nothing"),
         ("quarantine", "evidence is never deleted"),
+        ("quarantine_decision", "decisions are never deleted"),
+        ("artifact", "records of artifacts are never deleted"),
         ("event", "events are only added"),
         ("failed_attempt", "failures are never deleted"),
     ],
 )
 def test_nothing_is_deleted(database: sqlite3.Connection, table: str, reason: str) -> None:
+    without_triggers(database, "quarantine_decision", ADOPTION.format("", "ada"))
     assert refused(database, DELETE.format(table)) == reason
+
+
+def test_an_executor_goes_when_it_holds_nothing(database: sqlite3.Connection) -> None:
+    database.execute(
+        WORKER.format("", "X", 1).replace("seen_at_ms)", "seen_at_ms, executor_of)").replace("0, 0)", "0, 0, 'W')")
+    )
+    database.execute("UPDATE lease SET state = 'ACTIVE', worker_id = 'X', nonce = 'n', parent = 'W' WHERE fence = 1")
+    kept = "workers are never deleted, but executors that hold nothing"
+
+    assert refused(database, "DELETE FROM worker WHERE worker_id = 'X'") == kept
+    assert refused(database, "UPDATE worker SET executor_of = '' WHERE worker_id = 'X'") == (
+        "an executor stays one, of the same worker"
+    )
+    assert refused(database, "UPDATE lease SET parent = ''") == "a lease is bound to one executor for good"
+    database.execute("UPDATE lease SET state = 'RELEASED', cause = 'oom_killed'")
+    assert refused(database, "DELETE FROM worker WHERE worker_id = 'X'") == ""
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        (("RELEASED", "launch_refused"), ""),
+        (("RELEASED", "oom_killed"), "an attempt that may have started is never offered again"),
+        (("EXPIRED", "unstarted"), "an attempt that may have started is never offered again"),
+    ],
+)
+def test_only_an_attempt_that_nobody_was_bound_to_is_offered_again(
+    database: sqlite3.Connection, end: tuple[str, str], reason: str
+) -> None:
+    if reason:
+        database.execute(BIND)
+    database.execute("UPDATE lease SET state = ?, cause = ? WHERE fence = 1", end)
+    assert refused(database, LEASE.format("", "T", 2, 1, "OFFERED")) == reason
 
 
 @pytest.mark.parametrize(
@@ -222,9 +294,12 @@ def test_nothing_is_deleted(database: sqlite3.Connection, table: str, reason: st
         QUARANTINE.format("OR REPLACE", "other"),
         EVENT.format("OR REPLACE", "other"),
         FAILED.format("OR REPLACE", "other"),
+        ARTIFACT.format("OR REPLACE", "other", "ACCEPTED"),
+        ADOPTION.format("OR REPLACE", "bob"),
     ],
 )
 def test_a_replacement_is_a_deletion(database: sqlite3.Connection, statement: str) -> None:
+    without_triggers(database, "quarantine_decision", ADOPTION.format("", "ada"))
     before = list(database.iterdump())
     assert refused(database, statement) != ""
     assert list(database.iterdump()) == before
@@ -299,7 +374,9 @@ def test_a_result_needs_the_completed_lease_that_it_was_made_under(
         database.execute(BIND)
     if state == "EXPIRED":
         database.execute("UPDATE lease SET state = 'EXPIRED'")
-    assert refused(database, RESULT.format(conflict, 1, "1")) == "a result needs the lease that it was made under"
+    assert refused(database, RESULT.format(conflict, 1, "1")) == (
+        "a result needs the lease that it was made under, or its adoption"
+    )
 
 
 @pytest.mark.parametrize(

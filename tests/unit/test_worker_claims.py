@@ -18,7 +18,7 @@ from tenure.protocol.worker_messages import (
     Released,
 )
 from tenure.workers.actions import CancelCall, EndTree, Forget, StartCommand, Tell
-from tenure.workers.inputs import CallEnded, HandlerSeen, ProgressMade, Reconnected, Restored, Taken
+from tenure.workers.inputs import CallEnded, DrainAsked, HandlerSeen, ProgressMade, Reconnected, Restored, Taken
 from tests.fixtures_worker_core import SCOPE, Core, granted, program, quick
 
 
@@ -122,6 +122,38 @@ def test_repeated_handouts_start_nothing_before_and_after_the_verdict() -> None:
     core.hand_out([ticket], [envelope])
     assert core.seen.started() == [ticket.fence]
     assert core.seen.held() == {}
+
+
+@pytest.mark.parametrize("start", ["granted", "claimed"])
+@pytest.mark.parametrize("answer", ["judged", "refused"])
+def test_what_was_let_go_before_it_started_may_be_taken_again_and_asks_first(start: str, answer: str) -> None:
+    """The coordinator may have had to offer it again under its fence, and nobody else may be there."""
+    core = Core()
+    envelope = granted() if start == "granted" else quick()
+    ticket = core.ticket(envelope)
+    core.hand_out([ticket], [envelope], again=True)
+    if answer == "judged":
+        core.feed(DrainAsked(at_once=False))
+        core.orders.judge(ticket)
+        core.claims._intake.closed = False
+    else:
+        core.orders.refuse(ticket)
+    assert core.seen.held() == {}
+    core.hand_out([ticket], [envelope])
+    assert core.seen.held() == {ticket.fence: "claimed"}
+    assert core.seen.started() == []
+    core.orders.grant(ticket)
+    assert core.seen.started() == [ticket.fence]
+
+
+def test_what_a_replaced_coordinator_sends_asks_first() -> None:
+    """A late copy may name an attempt that somebody has run since."""
+    core = Core()
+    late, timely = core.ticket(quick(), epoch=1), core.ticket(quick(), epoch=2)
+    core.orders.order(epoch=2)
+    core.hand_out([late, timely], [quick(), quick()])
+    assert core.seen.started() == [timely.fence]
+    assert [claim.binding.fence for claim in core.seen.told(Claimed)] == [late.fence]
 
 
 def test_a_tampered_envelope_is_refused_and_never_opened() -> None:

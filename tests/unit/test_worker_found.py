@@ -1,7 +1,7 @@
 """What the simulation found in workers, as short as it gets; each names what it was found with."""
 
 from tenure.protocol.control_messages import Registered
-from tenure.protocol.worker_messages import Leaving
+from tenure.protocol.worker_messages import Cause, Leaving, Released
 from tenure.workers.actions import AllowUntil, Outranked
 from tests.fixtures_worker_core import Core, program, quick
 
@@ -41,3 +41,15 @@ def test_a_process_may_run_no_longer_than_the_shortest_lease_in_it() -> None:
     core.beat()
     core.collect()
     assert core.seen.all(AllowUntil)[-1].until_ms == core.now_ms + 2_000
+
+
+def test_a_renewal_after_a_suspend_does_not_bring_back_a_right_that_had_run_out() -> None:
+    # Seed 103: a host slept past the lease of a claim; its first heartbeat was taken before the old grant was read.
+    for exclusive in (False, True):
+        core = Core()
+        (ticket,) = core.take(program(lease_ttl_ms=2_000, start="granted", exclusive=exclusive))
+        core.now_ms += 2_500
+        core.beat()
+        core.orders.grant(ticket)
+        assert core.seen.started() == []
+        assert [(each.cause, each.started) for each in core.seen.told(Released)] == [(Cause.SELF_FENCED, False)]

@@ -6,6 +6,7 @@ from tenure.broker.memory_store import MemoryStore
 from tenure.protocol.timing import expiry_ms
 from tenure.testing import ManualClock
 from tenure.workers.desk import Desk
+from tenure.workers.freight import StoreAddress
 from tenure.workers.pulse import Pulse
 from tests.fixtures_worker_core import Core
 
@@ -17,7 +18,7 @@ def test_a_heartbeat_can_be_read_for_as_long_as_a_coordinator_waits_for_the_next
     clock = ManualClock()
     broker = MemoryBroker(MemoryStore(clock), Keys("main"))
     worker = broker.worker(site="lab", worker_id="w1")
-    pulse = Pulse(TTL_MS, Desk(Core(ttl_ms=TTL_MS).claims, clock, lambda: None), clock, lambda: None)
+    pulse = Pulse(TTL_MS, Desk(Core(ttl_ms=TTL_MS).claims, clock, lambda: None), clock, lambda: None, StoreAddress())
     pulse.turn(worker)
 
     clock.advance_ms(expiry_ms(TTL_MS) - 1)

@@ -62,6 +62,10 @@ UPDATE task SET state = 'SUCCEEDED', ended_at_ms = ? WHERE task_id = ? AND state
 -- Any other step, guarded by the state that it starts from.
 UPDATE task SET state = ?, ended_at_ms = ? WHERE task_id = ? AND state = ?;
 
+-- name: task_waits
+-- A ready task waits a moment longer: for its newest checkpoint to come into the store, or for a worker with the time.
+UPDATE task SET not_before_ms = ? WHERE task_id = ? AND state = 'QUEUED';
+
 -- name: task_given_back
 -- Back to QUEUED because the assignment provably never started; no attempt is used up.
 UPDATE task SET state = 'QUEUED', not_before_ms = ? WHERE task_id = ? AND state IN ('OFFERED', 'RUNNING');
@@ -74,15 +78,16 @@ WHERE task_id = ? AND state IN ('LOST', 'RUNNING');
 
 -- name: task_end
 -- How a task ended, for notices.
-SELECT t.task_id, t.state, r.attempt, r.fence, r.value, r.failure,
+SELECT t.task_id, t.state, r.attempt, r.fence, r.value, r.failure, r.outputs,
        (SELECT detail FROM directive d WHERE d.task_id = t.task_id AND t.state = 'LOST'
         ORDER BY d.next_attempt DESC LIMIT 1)
 FROM task t LEFT JOIN result r ON r.task_id = t.task_id WHERE t.task_id = ?;
 
 -- name: insert_result
 -- The accepted result. One per task: the primary key and the triggers hold that.
-INSERT INTO result (task_id, fence, attempt, worker_id, nonce, value, failure, duration_ms, accepted_at_ms)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO result (task_id, fence, attempt, worker_id, nonce, value, failure, duration_ms, accepted_at_ms,
+                    outputs, notes)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_failed_attempt
 -- A failure that another attempt follows.

@@ -6,19 +6,23 @@ INSERT INTO world (id, world, epoch, fence, outbox, created_at_ms) VALUES (1, ?,
 
 -- name: world
 -- The world's name, counters and the broker that it last saw.
-SELECT world, epoch, fence, outbox, broker_run_id, broker_marker, created_at_ms FROM world WHERE id = 1;
+SELECT world, epoch, fence, outbox, broker_run_id, broker_marker, store_address, created_at_ms FROM world WHERE id = 1;
 
 -- name: take_fences
 -- Take the next ? fences and outbox numbers (same count of each); answers the last of each.
 UPDATE world SET fence = fence + ?, outbox = outbox + ? WHERE id = 1 RETURNING fence, outbox;
+
+-- name: fence_counter
+-- The last fence that was taken.
+SELECT fence FROM world WHERE id = 1;
 
 -- name: take_outbox
 -- Take the next ? outbox numbers, for assignments that are published again under their fence.
 UPDATE world SET outbox = outbox + ? WHERE id = 1 RETURNING outbox;
 
 -- name: set_broker
--- Remember the broker incarnation that was last seen.
-UPDATE world SET broker_run_id = ?, broker_marker = ? WHERE id = 1;
+-- Remember the broker incarnation that was last seen, and the store's address that was announced to it.
+UPDATE world SET broker_run_id = ?, broker_marker = ?, store_address = ? WHERE id = 1;
 
 -- name: add_site
 -- Make a site known.

@@ -19,23 +19,30 @@ def frame(body: bytes) -> bytes:
 
 @final
 class Unframer:
-    """Cuts a stream of bytes into the bodies that were framed; keeps what is incomplete for later."""
+    """Cuts a stream of bytes into the bodies that were framed; keeps what is incomplete for later.
 
-    def __init__(self) -> None:
-        self._rest = b""
+    Args:
+        limit_bytes: the largest body that is taken.
+    """
+
+    def __init__(self, limit_bytes: int = MAX_FRAME_BYTES) -> None:
+        self._limit_bytes = limit_bytes
+        self._rest = bytearray()
 
     def feed(self, received: bytes) -> list[bytes]:
         """The bodies that are complete now. Raises `BrokenFrame` for a length that no frame has."""
-        data = self._rest + received if self._rest else received
+        # Added to in place: copying what is there for every piece of a large body would take forever.
+        data = self._rest
+        data += received
         bodies: list[bytes] = []
         start, end = 0, len(data)
         while end - start >= _HEAD:
             size = int.from_bytes(data[start : start + _HEAD], "big")
-            if size > MAX_FRAME_BYTES:
-                raise BrokenFrame(f"a frame of {size} bytes is over the limit of {MAX_FRAME_BYTES}")
+            if size > self._limit_bytes:
+                raise BrokenFrame(f"a frame of {size} bytes is over the limit of {self._limit_bytes}")
             if end - start - _HEAD < size:
                 break
             start += _HEAD + size
-            bodies.append(data[start - size : start])
-        self._rest = data[start:]
+            bodies.append(bytes(data[start - size : start]))
+        del data[:start]
         return bodies

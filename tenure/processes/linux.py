@@ -9,6 +9,8 @@ from typing import Final
 _PR_SET_PDEATHSIG: Final = 1
 _PR_SET_DUMPABLE: Final = 4
 _PR_SET_CHILD_SUBREAPER: Final = 36
+_M_MMAP_THRESHOLD: Final = -3
+_M_ARENA_MAX: Final = -8
 
 
 def adopt_orphans() -> None:
@@ -27,6 +29,17 @@ def die_with_parent(signal_number: int) -> None:
 def forbid_inspection() -> None:
     """Keep other processes of the same user from reading this one's memory and environment. Raises OSError."""
     _prctl(_PR_SET_DUMPABLE, 0)
+
+
+def give_back_memory(least_bytes: int) -> None:
+    """Let every block of that many bytes go back to the system as soon as it is freed, where the C library can do that.
+
+    By itself glibc begins to keep large blocks when it sees that they come and go, per thread, and in pieces.
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):
+        libc.mallopt(_M_MMAP_THRESHOLD, least_bytes)
+        libc.mallopt(_M_ARENA_MAX, 2)
 
 
 def _prctl(option: int, value: int) -> None:

@@ -1,0 +1,36 @@
+"""How a launcher's own options are validated: from a file or from `key=value` words, once, into a frozen value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tenure.errors import InvalidSettings
+from tenure.protocol.message import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class LauncherOptions(BaseModel):
+    """The base of every launcher's options. Numbers may be given as text; unknown options are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
+
+
+_O = TypeVar("_O", bound=LauncherOptions)
+
+
+def read_options(kind: type[_O], launcher: str, options: Mapping[str, Any]) -> _O:
+    """The options of that launcher. Raises `InvalidSettings`, which never repeats a value: it may hold a secret."""
+    known = ", ".join(sorted(kind.model_fields))
+    if foreign := sorted(options.keys() - kind.model_fields.keys()):
+        raise InvalidSettings(f"the launcher {launcher!r} has no option {foreign[0][:80]!r}", f"It has: {known}")
+    try:
+        return kind.model_validate(dict(options))
+    except ValidationError as error:
+        # What is wrong with several options together has no place of its own, and nobody sent a message.
+        wrong = describe(error).removeprefix("message: ")
+        message = f"an option of the launcher {launcher!r} does not fit: {wrong}"
+        raise InvalidSettings(message, f"Its options are: {known}") from None

@@ -1,0 +1,123 @@
+"""Where mutants are made and tried: a copy of the package and its tests, in which nothing else is changed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, final
+
+from tests.mutants.verdict import UNNOTICED, BrokenMutant, Run, Verdict, of_simulation, of_tests
+
+if TYPE_CHECKING:
+    from tests.mutants.mutant import Mutant
+
+ROOT: Final = Path(__file__).parents[2]
+TESTS: Final = (
+    "tests/unit/test_coordinator_*.py",
+    "tests/unit/test_store*.py",
+    "tests/unit/test_worker_*.py",
+    "tests/unit/test_protocol_launch.py",
+    "tests/unit/test_broker_incarnation.py",
+    "tests/property/test_worker_claims.py",
+    "tests/fault/test_coordinator_*.py",
+)
+"""Tests without processes, servers and waiting."""
+_TIMEOUT_S: Final = 600
+_PLAIN: Final = ("-p", "no:randomly", "-p", "no:cacheprovider", "--no-header", "--tb=no")
+
+Ask = Literal["first", "both", "tests", "simulation"]
+"""Who is asked: the tests and, when they have not noticed, the simulation; both always; or one of them alone."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Death:
+    """What the tests and the simulation say of one mutant; `broken` says why they could not say anything."""
+
+    tests: Verdict = UNNOTICED
+    simulation: Verdict = UNNOTICED
+    broken: str = ""
+
+    @property
+    def killed(self) -> bool:
+        """Whether anything noticed."""
+        return self.tests.killed or self.simulation.killed
+
+    @property
+    def first(self) -> Verdict:
+        """What noticed it first."""
+        return self.tests if self.tests.killed else self.simulation
+
+    def __str__(self) -> str:
+        """In a few words, for people."""
+        if self.broken:
+            return f"BROKEN: {self.broken}"
+        return "; ".join(str(each) for each in (self.tests, self.simulation) if each.killed) or "SURVIVED"
+
+
+@final
+class Bench:
+    """A copy of the package and its tests, in which one mutant after the other is made and undone."""
+
+    def __init__(self, root: Path, seeds: int) -> None:
+        self._root = root
+        self._seeds = seeds
+        ignore = shutil.ignore_patterns("__pycache__", ".*")
+        for folder in ("tenure", "tests"):
+            shutil.copytree(ROOT / folder, root / folder, ignore=ignore)
+        shutil.copy(ROOT / "pyproject.toml", root)
+        self._files = [str(path) for pattern in TESTS for path in sorted(root.glob(pattern))]
+
+    def examine(self, mutant: Mutant | None, ask: Ask) -> Death:
+        """Make a mutant (None for the package as it is), and see who notices."""
+        package = self._root / "tenure"
+        kept = {edit.file: (package / edit.file).read_bytes() for edit in (mutant.edits if mutant else ())}
+        try:
+            for edit in mutant.edits if mutant else ():
+                edit.apply(package)
+            tests = self._tests(mutant) if ask != "simulation" else UNNOTICED
+            asked = ask in {"both", "simulation"} or (ask == "first" and not tests.killed)
+            return Death(tests, self._simulation() if asked else UNNOTICED)
+        except BrokenMutant as error:
+            return Death(broken=str(error))
+        finally:
+            for file, content in kept.items():
+                (package / file).write_bytes(content)
+
+    def _tests(self, mutant: Mutant | None) -> Verdict:
+        # The first failure ends the run, so what is likely to notice comes first.
+        areas = {_area(edit.file) for edit in mutant.edits} if mutant else set[str]()
+        files = sorted(self._files, key=lambda file: not any(area in Path(file).name for area in areas))
+        return of_tests(self._run(["-m", "pytest", "-q", "-x", *_PLAIN, "-m", "not slow", *files]))
+
+    def _simulation(self) -> Verdict:
+        options = ["--seeds", str(self._seeds), "--base", "1", "--processes", "1", "--until-failure"]
+        return of_simulation(self._run(["-m", "tests.simulation", *options]))
+
+    def _run(self, arguments: list[str]) -> Run:
+        keep = ("PATH", "HOME", "LANG", "TMPDIR")
+        env = {name: value for name in keep if (value := os.environ.get(name))}  # noqa: TID251 - for other programs
+        env |= {"PYTHONPATH": str(self._root), "PYTHONDONTWRITEBYTECODE": "1", "HYPOTHESIS_MAX_EXAMPLES": "30"}
+        try:
+            done = subprocess.run(
+                [sys.executable, *arguments],
+                cwd=self._root,
+                env=env,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Run(None, "")
+        return Run(done.returncode, done.stdout)
+
+
+def _area(file: str) -> str:
+    """The word by which tests of a part of the package are named: `coordinator/leases.py` has `test_coordinator_*`."""
+    return "store" if "/store/" in file else file.split("/", 1)[0].removesuffix("s")

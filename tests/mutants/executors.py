@@ -1,0 +1,238 @@
+"""Mutants of the rules about executors: whom they run for, and what their parents may say of their end."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Edit, Mutant, mutant
+
+_ACCEPTANCE: Final = "coordinator/acceptance.py"
+_EXECUTORS: Final = "coordinator/executors.py"
+_FLEET: Final = "coordinator/fleet.py"
+_HEARTBEATS: Final = "coordinator/heartbeats.py"
+_LIVE: Final = "coordinator/live.py"
+_REGISTRY: Final = "coordinator/registry.py"
+_SWEEPER: Final = "coordinator/sweeper.py"
+_SCHEMA: Final = "coordinator/store/schema.sql"
+_MIGRATION: Final = "coordinator/store/migrations/0004_executors.sql"
+
+
+def _schema(name: str, rule: str, old: str, new: str) -> Mutant:
+    return Mutant(name, rule, tuple(Edit(file, old, new) for file in (_SCHEMA, _MIGRATION)))
+
+
+BINDING: Final = (
+    mutant(
+        "launched_under_one_name",
+        "the launches of two parents have two names, so that none ends what the other has started",
+        "protocol/launch.py",
+        "hashlib.sha256(parent.encode())",
+        'hashlib.sha256(b"")',
+    ),
+    mutant(
+        "executor_of_anyone_bound",
+        "what is for a worker is for its own executors only",
+        _ACCEPTANCE,
+        'is not None and lease.directed_to in {"", worker.executor_of}',
+        "is not None",
+    ),
+    mutant(
+        "executor_of_nobody_bound",
+        "an executor is bound only while its parent is known",
+        _ACCEPTANCE,
+        "return turn.fleet.parent(worker) is not None and lease.directed_to",
+        "return lease.directed_to",
+    ),
+    mutant(
+        "parent_of_another_site",
+        "an executor's parent is a worker of its site",
+        _FLEET,
+        "parent is not None and parent.site == worker.site and not",
+        "parent is not None and not",
+    ),
+    mutant(
+        "executor_of_an_executor",
+        "an executor is nobody's parent",
+        _FLEET,
+        "parent.site == worker.site and not parent.executor_of else None",
+        "parent.site == worker.site else None",
+    ),
+    Mutant(
+        "executor_changes_hands",
+        "an executor stays one, of the same parent",
+        (
+            Edit(_REGISTRY, "claimed != report.worker_id and (row is None or row[6] == claimed)", "turn is not None"),
+            *(Edit(file, "WHEN NEW.executor_of <> OLD.executor_of", "WHEN 0") for file in (_SCHEMA, _MIGRATION)),
+        ),
+    ),
+    mutant(
+        "room_of_an_executor_free",
+        "what an executor runs takes its parent's room",
+        _LIVE,
+        'frozenset({self.directed_to, self.worker_id, self.parent} - {""})',
+        'frozenset({self.directed_to, self.worker_id} - {""})',
+    ),
+    mutant(
+        "executor_fills_streams",
+        "an executor takes nothing from streams, so nothing is published for it",
+        _FLEET,
+        "return not self.by_hand and not self.executor_of",
+        "return not self.by_hand",
+    ),
+    Mutant(
+        "executor_chosen",
+        "no task is directed to an executor",
+        (
+            Edit(_FLEET, "            if worker.executor_of:\n                continue\n", ""),
+            Edit(
+                _FLEET,
+                "        if self.executor_of:\n            return f",
+                "        if self.worker_id is None:\n            return f",
+            ),
+        ),
+    ),
+    mutant(
+        "launched_under_one_fence",
+        "an offer that an executor may be on its way to is not published again under its fence",
+        _SWEEPER,
+        "        if is_away or lease.launched:\n",
+        "        if is_away:\n",
+    ),
+    _schema(
+        "attempt_of_a_holder_offered_again",
+        "the store offers an attempt again only if it was given back, or nobody was bound to it",
+        "AND NOT (state = 'RELEASED' AND (cause = 'unstarted' OR worker_id IS NULL)))",
+        "AND NOT (state = 'RELEASED'))",
+    ),
+)
+
+ENDS: Final = (
+    mutant(
+        "anyone_says_gone",
+        "only the parent of the executor that a lease is bound to may say that it is gone",
+        _EXECUTORS,
+        "elif lease.state is LeaseState.ACTIVE and lease.parent == worker.worker_id:",
+        "elif lease.state is LeaseState.ACTIVE:",
+    ),
+    mutant(
+        "anyone_says_it_never_came",
+        "only who lists an offer may say that its executor never came to be",
+        _EXECUTORS,
+        "LeaseState.OFFERED and acceptance.is_offered_to(turn, lease, worker, binding):",
+        "LeaseState.OFFERED:",
+    ),
+    mutant(
+        "gone_under_any_fence",
+        "the end of an executor is told under the fence that it had",
+        _EXECUTORS,
+        "(lease.fence, lease.digest, lease.attempt) == (binding.fence, binding.digest, binding.attempt)",
+        "(lease.digest, lease.attempt) == (binding.digest, binding.attempt)",
+    ),
+    mutant(
+        "gone_without_a_wait",
+        "the lease of an executor that is gone is released only after the grace that its runner needs",
+        _EXECUTORS,
+        "heard_until_ms - what.since_ms > quiet_ms(lease.ttl_ms)",
+        "heard_until_ms - what.since_ms >= 0",
+    ),
+    mutant(
+        "gone_without_proof",
+        "an end that is not proved lets the lease run out",
+        _EXECUTORS,
+        "if not what.told.proved or lease.unproved or",
+        "if lease.unproved or",
+    ),
+    mutant(
+        "refused_and_there",
+        "that a substrate refuses a launch proves nothing about an earlier try of it",
+        "workers/launch_rounds.py",
+        "proved=not launch.may_be_there",
+        "proved=True",
+    ),
+    mutant(
+        "gone_with_processes_left",
+        "a parent does not prove an end that the executor itself could not prove",
+        _EXECUTORS,
+        "if not what.told.proved or lease.unproved or",
+        "if not what.told.proved or",
+    ),
+    mutant(
+        "gone_is_the_other_one",
+        "the end of one of two executors proves nothing about the one that has the lease",
+        _EXECUTORS,
+        " or lease.seconded:",
+        ":",
+    ),
+    mutant(
+        "gone_while_its_files_are_read",
+        "an executor that has reported its result is not judged by its end while the files are read",
+        _EXECUTORS,
+        'if turn.curator.knows(("result", lease.task_id, lease.fence, lease.nonce)):',
+        "if turn is None:",
+    ),
+    mutant(
+        "gone_and_heard",
+        "an executor that is heard is not gone",
+        _EXECUTORS,
+        "elif executor is not None and executor.heard_ms > lease.gone.since_ms:",
+        "elif turn is None and executor is not None:",
+    ),
+    mutant(
+        "last_beat_disproves",
+        "what an executor wrote before its end disproves nothing",
+        _EXECUTORS,
+        "            lease.gone = replace(lease.gone, since_ms=turn.elapsed_ms)\n",
+        "            lease.gone = replace(lease.gone, since_ms=turn.elapsed_ms - 1)\n",
+    ),
+    mutant(
+        "quiet_while_blind",
+        "nobody is quiet while heartbeats cannot be read",
+        "coordinator/recovery.py",
+        "        if lease.gone is not None:\n            lease.gone = replace(lease.gone, since_ms=-1)\n",
+        "",
+    ),
+    mutant(
+        "judged_before_it_is_decided",
+        "what was told is judged when it is decided, for a restart forgets it",
+        _EXECUTORS,
+        "        _note(lease, event)\n",
+        "        _note(lease, event)\n        acceptance.judge(turn, worker, binding, Verdict.ACCEPTED)\n",
+    ),
+    mutant(
+        "parent_renews",
+        "a parent renews the offer that it has launched an executor for, and not the executor's lease",
+        _HEARTBEATS,
+        '        if lease.state is LeaseState.OFFERED or held.state != "launched":\n',
+        "        if turn is not None:\n",
+    ),
+    mutant(
+        "parent_keeps_what_is_anothers",
+        "a worker is told to stop a launch whose lease is another's",
+        _HEARTBEATS,
+        "        return lease.parent == worker.worker_id\n",
+        "        return True\n",
+    ),
+    mutant(
+        "parent_not_told_of_a_cancel",
+        "a cancel is told to the executor and to its parent",
+        "coordinator/cancellation.py",
+        "for worker_id in (lease.worker_id or lease.holder or lease.directed_to, lease.parent):",
+        "for worker_id in (lease.worker_id or lease.holder or lease.directed_to,):",
+    ),
+    mutant(
+        "holder_forgotten",
+        "an executor is known until the lease that it holds is over",
+        _REGISTRY,
+        "    if not gone or (worker.executor_of and worker.bound):\n",
+        "    if not gone:\n",
+    ),
+    mutant(
+        "executors_pile_up",
+        "an executor that is gone leaves no row and no keys",
+        _SWEEPER,
+        "soon = worker.state is WorkerState.DRAINING or worker.executor_of",
+        "soon = worker.state is WorkerState.DRAINING",
+    ),
+)
+
+MUTANTS: Final = (*BINDING, *ENDS)

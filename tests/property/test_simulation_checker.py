@@ -1,0 +1,151 @@
+"""What the checker sees besides what `tests/property/test_simulation.py` shows it: each harm is made up, and found."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import pytest
+
+from tests.simulation.campaign import Folders, quiet_logs, run_seed
+from tests.simulation.checker import check
+from tests.simulation.history import (
+    DirectiveRow,
+    Ended,
+    Fact,
+    Fault,
+    LeaseRow,
+    Lie,
+    ResultRow,
+    Started,
+    Submitted,
+    TaskRow,
+)
+from tests.simulation.profile import KINDS
+from tests.simulation.world import Plan
+
+F = TypeVar("F", bound=Fact)
+BY_POLICY = "policy: the submitter's retry budget"
+
+
+@pytest.fixture(scope="module")
+def calm() -> Iterator[list[Fact]]:
+    """A history without faults."""
+    quiet_logs()
+    folders = Folders()
+    facts, problems = run_seed(Plan(6, frozenset(KINDS)), folders)
+    assert problems == []
+    yield facts
+    folders.close()
+    logging.disable(logging.NOTSET)  # other tests of this process look at logs
+
+
+def first(facts: Sequence[Fact], kind: type[F]) -> F:
+    return next(fact for fact in facts if isinstance(fact, kind))
+
+
+def good_end(facts: Sequence[Fact]) -> tuple[ResultRow, TaskRow, Ended]:
+    """A result that says a value, the row of its task after it, and the end of the execution that it came from."""
+    result = next(fact for fact in facts if isinstance(fact, ResultRow) and not fact.is_failure)
+    over = next(
+        fact for fact in facts if isinstance(fact, TaskRow) and (fact.task, fact.state) == (result.task, "SUCCEEDED")
+    )
+    ended = next(fact for fact in facts if isinstance(fact, Ended) and fact.value == result.value)
+    return result, over, ended
+
+
+def found(facts: Sequence[Fact], words: str) -> bool:
+    return any(words in problem for problem in check(facts))
+
+
+def after(facts: list[Fact], fact: Fact, *more: Fact) -> list[Fact]:
+    place = facts.index(fact) + 1
+    return [*facts[:place], *more, *facts[place:]]
+
+
+def with_(facts: list[Fact], old: Fact, new: Fact) -> list[Fact]:
+    return [new if fact is old else fact for fact in facts]
+
+
+def test_an_attempt_that_runs_again_is_seen_also_when_the_first_run_has_ended(calm: list[Fact]) -> None:
+    _, _, ended = good_end(calm)
+    run = next(fact for fact in calm if isinstance(fact, Started) and fact.run == ended.run)
+    again = replace(run, at=ended.at, run=9_999), Ended(ended.at, 9_999, "value", "")
+    assert found(after(calm, ended, *again), "are one attempt")
+
+
+def test_what_goes_on_under_a_lease_that_is_over_is_seen_before_anybody_replaces_it(calm: list[Fact]) -> None:
+    run = next(fact for fact in calm if isinstance(fact, Started) and fact.kind == "granted")
+    lease = next(fact for fact in calm if isinstance(fact, LeaseRow) and fact.nonce == run.nonce)
+    expired = replace(lease, at=run.at, state="EXPIRED", cause="lease_expired")
+    assert found(after(calm, run, expired), f"EXPIRED while run {run.run} goes on")
+    assert found(after(calm, lease, replace(expired, at=lease.at)), "goes on under a lease that is EXPIRED")
+
+
+def test_a_loss_that_makes_a_task_failed_is_seen(calm: list[Fact]) -> None:
+    result, over, _ = good_end(calm)
+    without = [fact for fact in calm if fact is not result]
+    assert found(with_(without, over, replace(over, state="FAILED")), "is FAILED without a result that says so")
+    assert found(with_(calm, over, replace(over, state="FAILED")), "is FAILED without a result that says so")
+    assert found(with_(without, over, replace(over, state="ABANDONED")), "nobody has said so")
+
+
+def test_a_value_that_nobody_computed_is_seen(calm: list[Fact]) -> None:
+    result, _, ended = good_end(calm)
+    assert found(with_(calm, result, replace(result, value='"run 9999"')), "is not what the holder produced")
+    assert found(with_(calm, result, replace(result, value='"something else"')), "is not what the holder produced")
+    assert found(with_(calm, ended, replace(ended, how="killed", value="")), "is not what the holder produced")
+
+
+def test_an_accepted_lie_is_seen(calm: list[Fact]) -> None:
+    result, _, _ = good_end(calm)
+    lie = Lie(result.at, '"lie 1"', result.worker, result.task, result.fence, result.nonce, "")
+    lied = with_(calm, result, replace(result, value=lie.value))
+    assert found([lie, *lied], f"was accepted from {result.worker}")
+
+
+def test_a_lie_of_the_holder_is_seen_by_what_is_wrong_in_it(calm: list[Fact]) -> None:
+    result, _, _ = good_end(calm)
+    mine = [
+        replace(fact, worker="liar") if isinstance(fact, LeaseRow | ResultRow) and fact.task == result.task else fact
+        for fact in calm
+    ]
+    lied = [
+        replace(fact, value='"lie 1"') if isinstance(fact, ResultRow) and fact.task == result.task else fact
+        for fact in mine
+    ]
+    for wrong in ("digest", "attempt", "world", "run"):
+        lie = Lie(0, '"lie 1"', "liar", result.task, result.fence, result.nonce, wrong)
+        assert found([lie, *lied], f"wrong in {wrong}")
+
+
+def test_a_directive_that_nobody_gave_is_seen(calm: list[Fact]) -> None:
+    row = first(calm, TaskRow)
+    person = DirectiveRow(row.at, row.task, 2, "APPROVED", "lease_expired", "ada")
+    assert found(after(calm, row, person), "nobody has APPROVED")
+    assert found(after(calm, row, replace(person, by="")), "does not say why, or by whom")
+    assert found(after(calm, row, replace(person, reason="failed_exception", by=BY_POLICY)), "does not follow on")
+
+
+def test_a_submission_that_is_taken_twice_is_seen(calm: list[Fact]) -> None:
+    row = first(calm, TaskRow)
+    assert found(after(calm, row, replace(row, task="another")), "taken twice")
+
+
+def test_a_lease_that_is_offered_again_is_seen(calm: list[Fact]) -> None:
+    lease = next(fact for fact in calm if isinstance(fact, LeaseRow) and fact.state == "ACTIVE")
+    assert found(after(calm, lease, replace(lease, state="OFFERED")), "is offered again")
+
+
+def test_a_fault_excuses_nothing_that_happened_before_it(calm: list[Fact]) -> None:
+    kinds = {fact.key: fact.kind for fact in calm if isinstance(fact, Submitted)}
+    run = next(fact for fact in calm if isinstance(fact, Started) and fact.kind == "granted")
+    again = replace(run, run=9_999), Ended(run.at + 1, 9_999, "value", "")
+    twice = after(calm, run, *again)
+    assert "granted" in kinds.values()
+    assert found([*twice[:-1], Fault(twice[-1].at, "split"), twice[-1]], "are one attempt")
+    assert not found([Fault(0, "split"), *twice], "are one attempt")
+
+
+def test_a_history_without_an_end_is_seen(calm: list[Fact]) -> None:
+    assert found(calm[:-1], "has no end")
