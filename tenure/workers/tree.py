@@ -89,8 +89,9 @@ class Tree:
     def patience_ms(self, now_ms: int) -> int:
         """How long nothing needs to be done, unless something happens."""
         ending = self._kill_at_ms is not None
-        deadlines = [None if ending else self._until_ms, self._kill_at_ms, None if ending else self._leave_until_ms]
-        due = [at for at in deadlines if at is not None]
+        is_past = self._until_ms is not None and now_ms >= self._until_ms
+        until_ms = None if ending and is_past else self._until_ms
+        due = [at for at in (until_ms, self._kill_at_ms, None if ending else self._leave_until_ms) if at is not None]
         at_least_ms = _KILL_AGAIN_MS if self._kill_at_ms is not None and now_ms >= self._kill_at_ms else 0
         patience_ms = max(at_least_ms, min(_GLANCE_MS, min(due) - now_ms)) if due else -1
         soon_ms = self.command.due_ms() if self.command is not None else None

@@ -106,6 +106,19 @@ def test_what_is_long_overdue_gets_no_grace(driver: Driver) -> None:
     assert clock.elapsed_ms() - began_ms < 10_000
 
 
+@pytest.mark.parametrize("overdue_ms", [0, 100_000])
+def test_a_deadline_cuts_short_a_longer_grace(driver: Driver, overdue_ms: int) -> None:
+    clock = SystemClock()
+    driver.link.allow_until(None, 500)
+    script = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
+    driver.command(sys.executable, "-c", script)
+    driver.link.end_tree(600_000)
+    began_ms = clock.elapsed_ms()
+    driver.link.allow_until(began_ms + 200 - overdue_ms, 500)
+    driver.tree_ended()
+    assert clock.elapsed_ms() - began_ms < 10_000
+
+
 def test_an_idle_child_makes_room_for_a_command_and_comes_back(driver: Driver) -> None:
     driver.call("noop")
     driver.until(CallEnded, "the call has ended")

@@ -294,7 +294,9 @@ class Crew(Process):
         """Look at the slot again when something is due."""
         if not slot.active:
             return
-        due = [at for at in (slot.until_ms if slot.kill_at_ms is None else None, slot.kill_at_ms) if at is not None]
+        is_past = slot.until_ms is not None and slot.until_ms <= self.host.clock.elapsed_ms()
+        until_ms = None if slot.kill_at_ms is not None and is_past else slot.until_ms
+        due = [at for at in (until_ms, slot.kill_at_ms) if at is not None]
         if due:
             tree = slot.tree
             when = self.host.clock.true_ms(min(due))
@@ -304,7 +306,7 @@ class Crew(Process):
         if not slot.active:
             return
         now_ms = self.host.clock.elapsed_ms()
-        if slot.until_ms is not None and now_ms >= slot.until_ms and slot.kill_at_ms is None:
+        if slot.until_ms is not None and now_ms >= slot.until_ms:
             self._end(slot, "deadline", slot.until_ms, slot.grace_ms)
         if slot.kill_at_ms is not None and now_ms >= slot.kill_at_ms:
             self._gone(slot, "killed")
