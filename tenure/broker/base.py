@@ -34,18 +34,65 @@ class EntryId:
         return f"{self.major}-{self.minor}"
 
 
-StreamEntry = tuple[str, str, EntryId]
-"""An assignment's entry: capability or "", worker id or "" (exactly one is set), and its id."""
+@final
+@dataclass(frozen=True, slots=True, order=True)
+class Stream:
+    """A stream of assignments at a site: of a capability, or of one worker. Exactly one of the two is set."""
+
+    site: str
+    capability: str = ""
+    worker_id: str = ""
+
+
+@final
+@dataclass(frozen=True, slots=True, order=True)
+class StreamEntry:
+    """An assignment's entry."""
+
+    stream: Stream
+    entry_id: EntryId
+
+
+@final
+@dataclass(frozen=True, slots=True, order=True)
+class WorkerAddress:
+    """Where a worker is written to and heard: its id within the site that it belongs to."""
+
+    site: str
+    worker_id: str
+
+
+@final
+@dataclass(frozen=True, slots=True, order=True)
+class ClientAddress:
+    """Where a client is answered: its id, and the person that it asks for."""
+
+    person: str
+    client_id: str
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One entry that a reader was given. `source`: the site for an inbox, "" for rpc, else `ctl` or `reply`."""
+    """One entry that a reader was given.
 
-    source: str
+    `site` is set for what came by a site's inbox, `person` for a request, and neither for orders and answers. Both are
+    what the stream's name says, never what the entry claims.
+    """
+
     entry_id: EntryId
     raw: bytes
+    site: str = ""
+    person: str = ""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Readers:
+    """Whose streams the coordinator makes, reads and answers: sites by their inboxes, people by their requests."""
+
+    sites: tuple[str, ...] = ()
+    people: tuple[str, ...] = ()
 
 
 @final
@@ -64,12 +111,11 @@ class Handout:
 @final
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """One assignment to publish. Exactly one of `capability` and `worker_id` is set."""
+    """One assignment to publish."""
 
     entry_id: EntryId
     assignment: Assignment
-    capability: str = ""
-    worker_id: str = ""
+    stream: Stream
 
 
 class PublishOutcome(StrEnum):
@@ -112,11 +158,10 @@ class PendingEntry:
 @final
 @dataclass(frozen=True, slots=True)
 class Mailing:
-    """One message for a worker's control stream or a client's reply stream; exactly one of the two is set."""
+    """One message for a worker's control stream or a client's reply stream."""
 
     raw: bytes
-    worker_id: str = ""
-    client_id: str = ""
+    to: WorkerAddress | ClientAddress
 
     @property
     def kept(self) -> int:
@@ -162,18 +207,18 @@ class CoordinatorBroker(Protocol):
         """Set the incarnation marker, and say where the fleet's artifacts are kept; "" says that there is no store."""
         ...
 
-    def ensure_streams(self, *, capabilities: Sequence[str], workers: Sequence[str], sites: Sequence[str]) -> None:
-        """Make every missing stream and group of these names, and rpc, at position 0."""
+    def ensure_streams(self, *, readers: Readers, assignments: Sequence[Stream] = ()) -> None:
+        """Make every missing inbox, request stream and stream of assignments, and its group, at position 0."""
         ...
 
-    def receive(self, *, sites: Sequence[str], limit: int, block_ms: int) -> list[Delivery]:
+    def receive(self, *, readers: Readers, limit: int, block_ms: int) -> list[Delivery]:
         """New requests and reports, at most `limit` of each stream, waiting up to `block_ms` (0: not at all).
 
-        Raises `StreamMissing`, also when the stream goes while this waits.
+        Raises `StreamMissing`, also when a stream goes while this waits.
         """
         ...
 
-    def unsettled(self, *, sites: Sequence[str], limit: int) -> list[Delivery]:
+    def unsettled(self, *, readers: Readers, limit: int) -> list[Delivery]:
         """Requests and reports that were received before and never settled, the oldest `limit` of each stream."""
         ...
 
@@ -181,11 +226,11 @@ class CoordinatorBroker(Protocol):
         self,
         deliveries: Sequence[Delivery],
         ended: Sequence[StreamEntry] = (),
-        departed: Sequence[tuple[str, str]] = (),
+        departed: Sequence[WorkerAddress] = (),
     ) -> None:
         """Acknowledge and delete received entries, and the assignment entries of leases that have ended.
 
-        Of each (site, worker id) that has departed, delete the control stream, the echo and the heartbeat.
+        Of each worker that has departed, delete the control stream, the echo and the heartbeat.
         """
         ...
 
@@ -197,20 +242,32 @@ class CoordinatorBroker(Protocol):
         """Acknowledge and delete assignment entries, each atomically, and say what had become of each."""
         ...
 
-    def published(self, *, capability: str = "", worker_id: str = "") -> EntryId:
+    def published(self, stream: Stream) -> EntryId:
         """The last id ever given in that stream; 0-0 when it does not exist."""
         ...
 
-    def pending(self, *, capability: str = "", worker_id: str = "") -> list[PendingEntry]:
+    def pending(self, stream: Stream) -> list[PendingEntry]:
         """Entries of that stream that were delivered and not settled."""
         ...
 
-    def heartbeats(self, workers: Sequence[tuple[str, str]]) -> list[bytes | None]:
-        """The heartbeat of each (site, worker id); None when there is none."""
+    def heartbeats(self, workers: Sequence[WorkerAddress]) -> list[bytes | None]:
+        """The heartbeat of each worker; None when there is none."""
         ...
 
-    def post(self, mailings: Sequence[Mailing], echoes: Mapping[str, str], echo_ttl_ms: int) -> None:
-        """Send control and reply messages, and set the echo of each worker id."""
+    def post(self, mailings: Sequence[Mailing], echoes: Mapping[WorkerAddress, str], echo_ttl_ms: int) -> None:
+        """Send control and reply messages, and set the echo of each worker."""
+        ...
+
+    def waiting(self, readers: Readers) -> Mapping[str, int]:
+        """How many entries lie in each site's inbox, by site, received or not."""
+        ...
+
+    def cut_inbox(self, site: str, keep: int) -> int:
+        """Delete the oldest entries of an inbox but `keep`, unread; how many. Whoever is owed a verdict repeats it."""
+        ...
+
+    def forget_site(self, site: str, workers: Sequence[str], capabilities: Sequence[str]) -> None:
+        """Delete every stream, echo and heartbeat of a site that was revoked."""
         ...
 
 
@@ -228,11 +285,8 @@ class WorkerBroker(Protocol):
         """Assignments that were delivered to this worker before and are not settled; read once after each reconnect."""
         ...
 
-    def look(self, *, capability: str = "", worker_id: str = "", entry_id: EntryId) -> Handout | None:
-        """The assignment at that entry, delivered to nobody by this; None when it is not there (any more).
-
-        Exactly one of `capability` and `worker_id` is set, as for its `Publication`.
-        """
+    def look(self, entry: StreamEntry) -> Handout | None:
+        """The assignment at that entry of the site's, delivered to nobody by this; None when it is not there any more."""
         ...
 
     def orders(self, *, after: EntryId, block_ms: int) -> list[Delivery]:

@@ -5,28 +5,41 @@ in one call. Nothing else in the package spells a key.
 
 | key | type | written by | read by | life |
 |---|---|---|---|---|
-| `cap:<capability>` | stream, group | coordinator | workers | bounded by credit |
-| `own:<worker>` | stream, group | coordinator | that worker | bounded by credit |
+| `cap:<site>:<capability>` | stream, group | coordinator | workers of the site | bounded by credit |
+| `own:<site>:<worker>` | stream, group | coordinator | that worker | bounded by credit |
 | `inbox:<site>` | stream, group | workers of the site | coordinator | until committed |
-| `rpc` | stream, group | clients | coordinator | until committed |
-| `ctl:<worker>` | stream | coordinator | that worker | trimmed, expires |
-| `reply:<client>` | stream | coordinator | that client | trimmed, expires |
+| `ctl:<site>:<worker>` | stream | coordinator | that worker | trimmed, expires |
 | `hb:<site>:<worker>` | string, TTL | that worker | coordinator | ttl, grace and margin |
-| `echo:<worker>` | string, TTL | coordinator | that worker | two ttl |
+| `echo:<site>:<worker>` | string, TTL | coordinator | that worker | two ttl |
 | `log:<site>:<task>:<fence>` | stream | workers of the site | clients, coordinator | trimmed, expires |
+| `stg:<site>:<task>:<fence>:<nonce>:<digest>` | string | one executor | coordinator | until promoted or discarded, expires |
+| `rpc:<person>` | stream, group | clients of the person | coordinator | until committed |
+| `reply:<person>:<client>` | stream | coordinator | that client | trimmed, expires |
 | `obj:<digest>` | string | coordinator, clients | everyone | until collected |
-| `stg:<task>:<fence>:<nonce>:<digest>` | string | one executor | coordinator | until promoted or discarded, expires |
 | `store` | string | coordinator | everyone | as long as the broker's data |
 | `incarnation` | string | coordinator | everyone | as long as the broker's data |
+
+What a site or a person may touch carries its name, so that the broker itself can hold one to its own (see `acl.py`).
+Names of sites and people hold no dot, colon or glob character; a worker of a site is called `<site>.<name>`, except at
+the site `default`, which belongs to a fleet without credentials.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
+
+if TYPE_CHECKING:
+    from tenure.broker.base import ClientAddress, LogKey, Stream, WorkerAddress
 
 GROUP: Final = "tenure"
 """The one consumer group of every stream that is read through a group."""
+
+DEFAULT_SITE: Final = "default"
+"""The site of workers on a broker without credentials of their own."""
+
+DEFAULT_PERSON: Final = "default"
+"""The person of clients on a broker without credentials of their own; such a client's word for who asks is recorded."""
 
 
 @final
@@ -36,45 +49,38 @@ class Keys:
 
     namespace: str
 
-    def capability(self, name: str) -> str:
-        """Stream of assignments that any worker with the capability may claim."""
-        return _key(self.namespace, f"cap:{name}")
-
-    def own(self, worker_id: str) -> str:
-        """Stream of assignments for one worker."""
-        return _key(self.namespace, f"own:{worker_id}")
-
-    def assignments(self, capability: str, worker_id: str) -> str:
-        """The capability's stream, or the worker's own when `capability` is empty."""
-        return self.capability(capability) if capability else self.own(worker_id)
+    def assignments(self, stream: Stream) -> str:
+        """A stream of assignments: of a capability at a site, or of one worker."""
+        kind, name = ("own", stream.worker_id) if stream.worker_id else ("cap", stream.capability)
+        return _key(self.namespace, f"{kind}:{stream.site}:{name}")
 
     def inbox(self, site: str) -> str:
         """Stream of a site's reports."""
         return _key(self.namespace, f"inbox:{site}")
 
-    def rpc(self) -> str:
-        """Stream of clients' requests."""
-        return _key(self.namespace, "rpc")
+    def rpc(self, person: str) -> str:
+        """Stream of the requests of a person's clients."""
+        return _key(self.namespace, f"rpc:{person}")
 
-    def control(self, worker_id: str) -> str:
+    def control(self, worker: WorkerAddress) -> str:
         """Stream of orders to one worker."""
-        return _key(self.namespace, f"ctl:{worker_id}")
+        return _key(self.namespace, f"ctl:{worker.site}:{worker.worker_id}")
 
-    def reply(self, client_id: str) -> str:
+    def reply(self, client: ClientAddress) -> str:
         """Stream of answers to one client."""
-        return _key(self.namespace, f"reply:{client_id}")
+        return _key(self.namespace, f"reply:{client.person}:{client.client_id}")
 
-    def heartbeat(self, site: str, worker_id: str) -> str:
+    def heartbeat(self, worker: WorkerAddress) -> str:
         """A worker's heartbeat."""
-        return _key(self.namespace, f"hb:{site}:{worker_id}")
+        return _key(self.namespace, f"hb:{worker.site}:{worker.worker_id}")
 
-    def echo(self, worker_id: str) -> str:
+    def echo(self, worker: WorkerAddress) -> str:
         """The newest heartbeat that the coordinator has seen of a worker, as `<epoch>:<generation>:<sequence>`."""
-        return _key(self.namespace, f"echo:{worker_id}")
+        return _key(self.namespace, f"echo:{worker.site}:{worker.worker_id}")
 
-    def of_departed(self, site: str, worker_id: str) -> tuple[str, ...]:
+    def of_departed(self, worker: WorkerAddress) -> tuple[str, ...]:
         """What is left of an executor that has departed."""
-        return self.control(worker_id), self.echo(worker_id), self.heartbeat(site, worker_id)
+        return self.control(worker), self.echo(worker), self.heartbeat(worker)
 
     def incarnation(self) -> str:
         """The marker by which a broker that has lost its data is recognised."""
@@ -88,16 +94,16 @@ class ContentKeys:
 
     namespace: str
 
-    def log(self, site: str, task_id: str, fence: int) -> str:
+    def log(self, log: LogKey) -> str:
         """Stream of what one attempt has printed."""
-        return _key(self.namespace, f"log:{site}:{task_id}:{fence}")
+        return _key(self.namespace, f"log:{log.site}:{log.task_id}:{log.fence}")
 
     def stored(self, digest: str) -> str:
         """A content that is kept at the broker."""
         return _key(self.namespace, f"obj:{digest}")
 
     def staged(self, place: str, digest: str) -> str:
-        """A content that waits for its promotion; `place` is `<task>:<fence>:<nonce>`."""
+        """A content that waits for its promotion; `place` is `<site>:<task>:<fence>:<nonce>`."""
         return _key(self.namespace, f"stg:{place}:{digest}")
 
     def store(self) -> str:
