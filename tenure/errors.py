@@ -117,6 +117,24 @@ class NotEligible(UsageError):
     code = "not_eligible"
 
 
+class NotAllowed(UsageError):
+    """The person's role does not go so far."""
+
+    code = "not_allowed"
+
+
+class UnknownPrincipal(UsageError):
+    """No site or person of that name was issued a credential, or it was revoked."""
+
+    code = "unknown_principal"
+
+
+class NameTaken(UsageError):
+    """A site or a person of that name is or was known; names are never used again."""
+
+    code = "name_taken"
+
+
 class UnknownArtifact(UsageError):
     """The store holds nothing of that digest, or the task has no files of that kind."""
 

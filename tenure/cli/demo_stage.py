@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from tenure.cli.desk import Desk
     from tenure.cli.parts import Part
-    from tenure.cli.records import What
+    from tenure.protocol.client_messages import Listed
 
 NAMESPACE: Final = "demo"
 CAPABILITY: Final = "lorenz"
@@ -56,11 +56,11 @@ class Stage:
         """Tell the audience something."""
         self.desk.output.say(text, bold=bold)
 
-    def rows(self, what: What, **where: str) -> list[dict[str, Any]]:
+    def rows(self, what: Listed, **where: str) -> list[dict[str, Any]]:
         """Records, newest first."""
         return self.observer.rows(what, **where)
 
-    def first(self, what: What, name: str, **where: str) -> dict[str, Any]:
+    def first(self, what: Listed, name: str, **where: str) -> dict[str, Any]:
         """The newest record of its kind, as soon as there is one. Raises `FleetError` when there is none in time."""
         found: list[dict[str, Any]] = []
 

@@ -10,7 +10,7 @@ from tenure.errors import FleetError
 from tenure.protocol.client_messages import Query
 
 if TYPE_CHECKING:
-    from tenure.cli.records import What
+    from tenure.protocol.client_messages import Listed
 
 _PATIENCE_MS: Final = 1_000
 
@@ -38,7 +38,7 @@ class Observer:
         if self._client is not None:
             self._client.close()
 
-    def rows(self, what: What, **where: str) -> list[dict[str, Any]]:
+    def rows(self, what: Listed, **where: str) -> list[dict[str, Any]]:
         """Records of one kind, newest first; none when nobody answers."""
         try:
             if self._client is None:

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import click
 
 from tenure.cli.output import moment, plain
-from tenure.errors import TenureError, UnknownDirective, UnknownTask, UnknownWorker, UsageError
+from tenure.errors import TenureError, UnknownDirective, UnknownPrincipal, UnknownTask, UnknownWorker, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tenure.cli.desk import Desk
     from tenure.cli.output import Column
-    from tenure.protocol.client_messages import Ask
-
-What = Literal[
-    "tasks", "workers", "leases", "directives", "quarantine", "artifacts", "events", "capabilities", "status"
-]
+    from tenure.protocol.client_messages import Ask, Listed
 
 _TASK_ID: Final = re.compile(r"[0-9A-Z]{26}")
 
@@ -30,7 +26,7 @@ _TASK_ID: Final = re.compile(r"[0-9A-Z]{26}")
 class Listing:
     """One kind of record: its name in queries, the column that identifies a row, and how a list of it looks."""
 
-    what: What
+    what: Listed
     identity: str
     columns: Sequence[Column]
     empty: str
@@ -61,7 +57,7 @@ limit_option: Final = click.option(
 
 
 def query(
-    desk: Desk, what: What, where: Mapping[str, str | None] | None = None, limit: int = 100
+    desk: Desk, what: Listed, where: Mapping[str, str | None] | None = None, limit: int = 100
 ) -> list[dict[str, Any]]:
     """Rows of one list, newest first, filtered by exact values; a filter of None is none."""
     from tenure.protocol.client_messages import Query
@@ -138,11 +134,13 @@ def amounts(options: Sequence[str], name: str) -> tuple[tuple[str, int], ...]:
     return tuple(found)
 
 
-def _unknown(what: What, identity: str) -> TenureError:
+def _unknown(what: Listed, identity: str) -> TenureError:
     kinds: dict[str, Callable[[str, str], TenureError]] = {
         "tasks": UnknownTask,
         "workers": UnknownWorker,
         "directives": UnknownDirective,
+        "sites": UnknownPrincipal,
+        "clients": UnknownPrincipal,
     }
     return kinds.get(what, UsageError)(
         f"there is no record of {identity}", f"List what there is with `tenure {what} list`"

@@ -14,11 +14,29 @@ from pydantic import Field, TypeAdapter
 from tenure.protocol.artifact import Bundle
 from tenure.protocol.assignment import Attempt, Fence
 from tenure.protocol.message import Count, Message, Milliseconds, Name, TaskId, Text
+from tenure.protocol.principal_messages import AddCredential, IssuePerson, IssueSite, RetireCredentials, Revoke
 from tenure.protocol.states import TaskState
 from tenure.protocol.worker_messages import Failure
 
 Key = Annotated[str, Field(min_length=1, max_length=128)]
 Ids = Annotated[tuple[TaskId, ...], Field(max_length=5_000)]
+
+
+Listed = Literal[
+    "tasks",
+    "workers",
+    "leases",
+    "directives",
+    "quarantine",
+    "artifacts",
+    "events",
+    "capabilities",
+    "sites",
+    "clients",
+    "credentials",
+    "status",
+]
+"""What can be read as a list."""
 
 
 class Item(Message):
@@ -64,9 +82,7 @@ class Query(Message):
     """Read records. `what` names the list; `where` filters by exact value of listed columns; newest first."""
 
     kind: Literal["query"] = "query"
-    what: Literal[
-        "tasks", "workers", "leases", "directives", "quarantine", "artifacts", "events", "capabilities", "status"
-    ]
+    what: Listed
     where: tuple[tuple[Name, str], ...] = ()
     limit: Annotated[int, Field(ge=1, le=10_000)] = 100
 
@@ -158,7 +174,12 @@ Ask = Annotated[
     | Sweep
     | Adopt
     | Drop
-    | CollectArtifacts,
+    | CollectArtifacts
+    | IssueSite
+    | IssuePerson
+    | AddCredential
+    | RetireCredentials
+    | Revoke,
     Field(discriminator="kind"),
 ]
 
