@@ -10,21 +10,24 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
 
 from tenure.broker.base import (
     BrokerState,
+    ClientAddress,
     Delivery,
     EntryId,
     Handout,
     PendingEntry,
     PublishOutcome,
+    Stream,
     WithdrawOutcome,
+    WorkerAddress,
 )
-from tenure.broker.keys import ContentKeys
+from tenure.broker.keys import DEFAULT_PERSON, ContentKeys
 from tenure.broker.memory_store import START, MemoryStore, MemoryStream
 from tenure.errors import BrokerFull, BrokerUnreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from tenure.broker.base import LogChunk, LogKey, Mailing, Publication, StreamEntry
+    from tenure.broker.base import LogChunk, LogKey, Mailing, Publication, Readers, StreamEntry
     from tenure.broker.keys import Keys
     from tenure.protocol.assignment import Assignment
 
@@ -48,11 +51,11 @@ class MemoryBroker:
 
     def worker(self, *, site: str, worker_id: str) -> MemoryWorker:
         """A worker's face."""
-        return MemoryWorker(self.store, self.keys, site, worker_id)
+        return MemoryWorker(self.store, self.keys, WorkerAddress(site, worker_id))
 
-    def client(self, *, client_id: str) -> MemoryClient:
+    def client(self, *, client_id: str, person: str = DEFAULT_PERSON) -> MemoryClient:
         """A client's face."""
-        return MemoryClient(self.store, self.keys, client_id)
+        return MemoryClient(self.store, self.keys, ClientAddress(person, client_id))
 
 
 @final
@@ -73,34 +76,30 @@ class MemoryCoordinator:
         self.store.put(ContentKeys(self.keys.namespace).store(), store_address.encode())
         self.store.put(self.keys.incarnation(), marker.encode())
 
-    def ensure_streams(self, *, capabilities: Sequence[str], workers: Sequence[str], sites: Sequence[str]) -> None:
+    def ensure_streams(self, *, readers: Readers, assignments: Sequence[Stream] = ()) -> None:
         """See `CoordinatorBroker.ensure_streams`."""
-        self.store.make_stream(self.keys.rpc())
-        for name, key_of in ((sites, self.keys.inbox), (capabilities, self.keys.capability), (workers, self.keys.own)):
-            for each in name:
-                self.store.make_stream(key_of(each))
+        for key in (*self._origins(readers), *map(self.keys.assignments, assignments)):
+            self.store.make_stream(key)
 
-    def receive(self, *, sites: Sequence[str], limit: int, block_ms: int) -> list[Delivery]:  # noqa: ARG002
+    def receive(self, *, readers: Readers, limit: int, block_ms: int) -> list[Delivery]:  # noqa: ARG002
         """See `CoordinatorBroker.receive`."""
-        return self._read(sites, limit, _hand_out)
+        return self._read(readers, limit, _hand_out)
 
-    def unsettled(self, *, sites: Sequence[str], limit: int) -> list[Delivery]:
+    def unsettled(self, *, readers: Readers, limit: int) -> list[Delivery]:
         """See `CoordinatorBroker.unsettled`."""
-        return self._read(sites, limit, _held)
+        return self._read(readers, limit, _held)
 
     def settle(
         self,
         deliveries: Sequence[Delivery],
         ended: Sequence[StreamEntry] = (),
-        departed: Sequence[tuple[str, str]] = (),
+        departed: Sequence[WorkerAddress] = (),
     ) -> None:
         """See `CoordinatorBroker.settle`."""
-        for site, worker_id in departed:
-            for key in self.keys.of_departed(site, worker_id):
-                self.store.remove(key)
+        self._forget(key for each in departed for key in self.keys.of_departed(each))
         self.withdraw(ended)
         for each in deliveries:
-            self._remove(self.keys.inbox(each.source) if each.source else self.keys.rpc(), each.entry_id)
+            self._remove(self.keys.inbox(each.site) if each.site else self.keys.rpc(each.person), each.entry_id)
 
     def publish(self, publications: Sequence[Publication]) -> list[PublishOutcome]:
         """See `CoordinatorBroker.publish`."""
@@ -110,37 +109,62 @@ class MemoryCoordinator:
 
     def withdraw(self, entries: Sequence[StreamEntry]) -> list[WithdrawOutcome]:
         """See `CoordinatorBroker.withdraw`."""
-        return [self._remove(self.keys.assignments(name, worker), at) for name, worker, at in entries]
+        return [self._remove(self.keys.assignments(each.stream), each.entry_id) for each in entries]
 
-    def published(self, *, capability: str = "", worker_id: str = "") -> EntryId:
+    def published(self, stream: Stream) -> EntryId:
         """See `CoordinatorBroker.published`."""
-        stream = self.store.stream(self.keys.assignments(capability, worker_id))
-        return stream.last_id if stream else START
+        found = self.store.stream(self.keys.assignments(stream))
+        return found.last_id if found else START
 
-    def pending(self, *, capability: str = "", worker_id: str = "") -> list[PendingEntry]:
+    def pending(self, stream: Stream) -> list[PendingEntry]:
         """See `CoordinatorBroker.pending`."""
-        stream = self.store.stream(self.keys.assignments(capability, worker_id)) or MemoryStream()
-        return [PendingEntry(at, worker) for at, worker in sorted(stream.pending.items())]
+        found = self.store.stream(self.keys.assignments(stream)) or MemoryStream()
+        return [PendingEntry(at, worker) for at, worker in sorted(found.pending.items())]
 
-    def heartbeats(self, workers: Sequence[tuple[str, str]]) -> list[bytes | None]:
+    def heartbeats(self, workers: Sequence[WorkerAddress]) -> list[bytes | None]:
         """See `CoordinatorBroker.heartbeats`."""
-        return [self.store.get(self.keys.heartbeat(site, worker_id)) for site, worker_id in workers]
+        return [self.store.get(self.keys.heartbeat(each)) for each in workers]
 
-    def post(self, mailings: Sequence[Mailing], echoes: Mapping[str, str], echo_ttl_ms: int) -> None:
+    def post(self, mailings: Sequence[Mailing], echoes: Mapping[WorkerAddress, str], echo_ttl_ms: int) -> None:
         """See `CoordinatorBroker.post`."""
         for each in mailings:
-            key = self.keys.control(each.worker_id) if each.worker_id else self.keys.reply(each.client_id)
+            key = self.keys.control(each.to) if isinstance(each.to, WorkerAddress) else self.keys.reply(each.to)
             _append(self.store, key, each.raw, each.kept)
-        for worker_id, echo in echoes.items():
-            self.store.put(self.keys.echo(worker_id), echo.encode(), echo_ttl_ms)
+        for worker, echo in echoes.items():
+            self.store.put(self.keys.echo(worker), echo.encode(), echo_ttl_ms)
 
-    def _read(self, sites: Sequence[str], limit: int, read: _Read) -> list[Delivery]:
-        sources = {self.keys.inbox(site): site for site in sites} | {self.keys.rpc(): ""}
-        found = read(self.store, list(sources), CONSUMER, limit)
-        return [Delivery(sources[key], at, cast("bytes", entry)) for key, at, entry in found]
+    def waiting(self, readers: Readers) -> Mapping[str, int]:
+        """See `CoordinatorBroker.waiting`."""
+        inboxes = {site: self.store.stream(self.keys.inbox(site)) for site in readers.sites}
+        return {site: len(inbox.entries) if inbox else 0 for site, inbox in inboxes.items()}
+
+    def cut_inbox(self, site: str, keep: int) -> int:
+        """See `CoordinatorBroker.cut_inbox`."""
+        key = self.keys.inbox(site)
+        found = self.store.stream(key)
+        return _cut(self.store.change(key), keep) if found and len(found.entries) > keep else 0
+
+    def forget_site(self, site: str, workers: Sequence[str], capabilities: Sequence[str]) -> None:
+        """See `CoordinatorBroker.forget_site`."""
+        streams = [*(Stream(site, each) for each in capabilities), *(Stream(site, "", each) for each in workers)]
+        self._forget((self.keys.inbox(site), *map(self.keys.assignments, streams)))
+        self._forget(key for each in workers for key in self.keys.of_departed(WorkerAddress(site, each)))
+
+    def _forget(self, keys: Iterable[str]) -> None:
+        for key in keys:
+            self.store.remove(key)
+
+    def _origins(self, readers: Readers) -> dict[str, tuple[str, str]]:
+        inboxes = {self.keys.inbox(site): (site, "") for site in readers.sites}
+        return inboxes | {self.keys.rpc(person): ("", person) for person in readers.people}
+
+    def _read(self, readers: Readers, limit: int, read: _Read) -> list[Delivery]:
+        origins = self._origins(readers)
+        found = read(self.store, list(origins), CONSUMER, limit)
+        return [Delivery(at, cast("bytes", entry), *origins[key]) for key, at, entry in found]
 
     def _publish(self, publication: Publication) -> PublishOutcome:
-        key = self.keys.assignments(publication.capability, publication.worker_id)
+        key = self.keys.assignments(publication.stream)
         stream = self.store.stream(key)
         if stream is None:
             return PublishOutcome.MISSING
@@ -168,8 +192,7 @@ class MemoryWorker:
 
     store: MemoryStore
     keys: Keys
-    site: str
-    worker_id: str
+    me: WorkerAddress
     closed: bool = field(default=False, init=False)
 
     def take(self, *, capabilities: Sequence[str], limit: int, block_ms: int) -> list[Handout]:  # noqa: ARG002
@@ -180,35 +203,35 @@ class MemoryWorker:
         """See `WorkerBroker.retake`."""
         return self._read(capabilities, limit, _held)
 
-    def look(self, *, capability: str = "", worker_id: str = "", entry_id: EntryId) -> Handout | None:
+    def look(self, entry: StreamEntry) -> Handout | None:
         """See `WorkerBroker.look`."""
         _check_open(closed=self.closed)
-        stream = self.store.stream(self.keys.assignments(capability, worker_id)) or MemoryStream()
-        entry = stream.entries.get(entry_id)
-        return None if entry is None else Handout(entry_id, cast("Assignment", entry))
+        stream = self.store.stream(self.keys.assignments(entry.stream)) or MemoryStream()
+        found = stream.entries.get(entry.entry_id)
+        return None if found is None else Handout(entry.entry_id, cast("Assignment", found))
 
     def orders(self, *, after: EntryId, block_ms: int) -> list[Delivery]:  # noqa: ARG002
         """See `WorkerBroker.orders`."""
         _check_open(closed=self.closed)
-        return _later(self.store.stream(self.keys.control(self.worker_id)), after, "ctl")
+        return _later(self.store.stream(self.keys.control(self.me)), after)
 
     def report(self, reports: Sequence[bytes]) -> None:
         """See `WorkerBroker.report`."""
         _check_open(closed=self.closed)
         for report in reports:
-            self.store.add(self.keys.inbox(self.site), report)
+            self.store.add(self.keys.inbox(self.me.site), report)
 
     def beat(self, heartbeat: bytes, ttl_ms: int) -> str:
         """See `WorkerBroker.beat`."""
         _check_open(closed=self.closed)
-        self.store.put(self.keys.heartbeat(self.site, self.worker_id), heartbeat, ttl_ms)
-        return _text(self.store.get(self.keys.echo(self.worker_id)))
+        self.store.put(self.keys.heartbeat(self.me), heartbeat, ttl_ms)
+        return _text(self.store.get(self.keys.echo(self.me)))
 
     def print(self, log: LogKey, chunks: Sequence[LogChunk], keep: int) -> None:
         """See `WorkerBroker.print`."""
         _check_open(closed=self.closed)
         for chunk in chunks:
-            _append(self.store, _log(self.keys, log), chunk, keep)
+            _append(self.store, ContentKeys(self.keys.namespace).log(log), chunk, keep)
 
     def store_address(self) -> str:
         """See `WorkerBroker.store_address`."""
@@ -218,7 +241,7 @@ class MemoryWorker:
     def farewell(self) -> None:
         """See `WorkerBroker.farewell`."""
         _check_open(closed=self.closed)
-        self.store.remove(self.keys.heartbeat(self.site, self.worker_id))
+        self.store.remove(self.keys.heartbeat(self.me))
 
     def marker(self) -> str:
         """See `WorkerBroker.marker`."""
@@ -231,9 +254,9 @@ class MemoryWorker:
 
     def _read(self, capabilities: Sequence[str], limit: int, read: _Read) -> list[Handout]:
         _check_open(closed=self.closed)
-        keys = [*map(self.keys.capability, capabilities), self.keys.own(self.worker_id)]
-        found = read(self.store, keys, self.worker_id, limit)
-        own = self.keys.own(self.worker_id)
+        own = self.keys.assignments(Stream(self.me.site, worker_id=self.me.worker_id))
+        keys = [*(self.keys.assignments(Stream(self.me.site, each)) for each in capabilities), own]
+        found = read(self.store, keys, self.me.worker_id, limit)
         return [Handout(at, cast("Assignment", entry), is_directed=key == own) for key, at, entry in found]
 
 
@@ -244,26 +267,26 @@ class MemoryClient:
 
     store: MemoryStore
     keys: Keys
-    client_id: str
+    me: ClientAddress
     closed: bool = field(default=False, init=False)
 
     def ask(self, raw: bytes) -> None:
         """See `ClientBroker.ask`."""
         _check_open(closed=self.closed)
-        self.store.add(self.keys.rpc(), raw)
+        self.store.add(self.keys.rpc(self.me.person), raw)
 
     def answers(self, *, after: EntryId, block_ms: int) -> list[Delivery]:  # noqa: ARG002
         """See `ClientBroker.answers`."""
         _check_open(closed=self.closed)
-        key = self.keys.reply(self.client_id)
-        found = _later(self.store.stream(key), after, "reply")
+        key = self.keys.reply(self.me)
+        found = _later(self.store.stream(key), after)
         _forget(self.store, key, after)
         return found
 
     def printed(self, log: LogKey, *, after: EntryId, block_ms: int) -> list[tuple[EntryId, LogChunk]]:  # noqa: ARG002
         """See `ClientBroker.printed`."""
         _check_open(closed=self.closed)
-        stream = self.store.stream(_log(self.keys, log)) or MemoryStream()
+        stream = self.store.stream(ContentKeys(self.keys.namespace).log(log)) or MemoryStream()
         return [(at, cast("LogChunk", chunk)) for at, chunk in stream.later(after)]
 
     def store_address(self) -> str:
@@ -279,7 +302,7 @@ class MemoryClient:
     def close(self) -> None:
         """See `ClientBroker.close`."""
         if not self.closed and not self.store.down:
-            self.store.remove(self.keys.reply(self.client_id))
+            self.store.remove(self.keys.reply(self.me))
         self.closed = True
 
 
@@ -295,8 +318,8 @@ def _held(store: MemoryStore, keys: list[str], consumer: str, limit: int) -> lis
     return [(key, *each) for key, stream in streams for each in stream.held(consumer, limit)]
 
 
-def _later(stream: MemoryStream | None, after: EntryId, source: str) -> list[Delivery]:
-    return [Delivery(source, at, cast("bytes", entry)) for at, entry in stream.later(after)] if stream else []
+def _later(stream: MemoryStream | None, after: EntryId) -> list[Delivery]:
+    return [Delivery(at, cast("bytes", entry)) for at, entry in stream.later(after)] if stream else []
 
 
 def _forget(store: MemoryStore, key: str, up_to: EntryId) -> None:
@@ -306,17 +329,19 @@ def _forget(store: MemoryStore, key: str, up_to: EntryId) -> None:
         changed.entries = dict(changed.later(up_to))
 
 
-def _log(keys: Keys, log: LogKey) -> str:
-    return ContentKeys(keys.namespace).log(log.site, log.task_id, log.fence)
-
-
 def _append(store: MemoryStore, key: str, entry: object, kept: int) -> None:
     store.make_stream(key)
     store.add(key, entry)
     stream = store.change(key)
     stream.undelivered.clear()
-    while len(stream.entries) > kept:
+    _cut(stream, kept)
+
+
+def _cut(stream: MemoryStream, keep: int) -> int:
+    surplus = max(len(stream.entries) - keep, 0)
+    for _ in range(surplus):
         del stream.entries[next(iter(stream.entries))]
+    return surplus
 
 
 def _text(raw: bytes | None) -> str:

@@ -6,8 +6,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, cast, final
 
 from tenure.broker import redis_logs
-from tenure.broker.base import EntryId
-from tenure.broker.keys import ContentKeys
+from tenure.broker.base import ClientAddress, EntryId
+from tenure.broker.keys import DEFAULT_PERSON, ContentKeys
 from tenure.broker.redis_entries import MESSAGE, deliveries
 from tenure.errors import BrokerError, StreamMissing
 
@@ -28,19 +28,23 @@ class RedisClient:
         connection: used by one thread at a time, and closed by `close`.
         keys: the namespace.
         client_id: names the reply stream.
+        person: whose requests these are.
     """
 
-    def __init__(self, connection: RedisConnection, keys: Keys, *, client_id: str) -> None:
+    def __init__(
+        self, connection: RedisConnection, keys: Keys, *, client_id: str, person: str = DEFAULT_PERSON
+    ) -> None:
         self._connection = connection
         self._keys = keys
         self._contents = ContentKeys(keys.namespace)
-        self._replies = keys.reply(client_id)
+        self._requests = keys.rpc(person)
+        self._replies = keys.reply(ClientAddress(person, client_id))
 
     def ask(self, raw: bytes) -> None:
         """See `ClientBroker.ask`."""
-        if self._connection.call("XADD", self._keys.rpc(), "NOMKSTREAM", "*", MESSAGE, raw) is None:
+        if self._connection.call("XADD", self._requests, "NOMKSTREAM", "*", MESSAGE, raw) is None:
             message = f"No coordinator has opened this namespace at the broker at {self._connection.address}"
-            raise StreamMissing(message, "Start the coordinator, or check the namespace")
+            raise StreamMissing(message, "Start the coordinator, or check the namespace and the user")
 
     def answers(self, *, after: EntryId, block_ms: int) -> list[Delivery]:
         """See `ClientBroker.answers`."""
@@ -49,12 +53,11 @@ class RedisClient:
         if after > EntryId(0, 0):
             commands.insert(0, ("XTRIM", self._replies, "MINID", "=", f"{after.major}-{after.minor + 1}"))
         answers = self._connection.call_all(commands, block_ms=block_ms)
-        return deliveries([self._connection.checked(answer) for answer in answers][-1], lambda _: "reply")[0]
+        return deliveries([self._connection.checked(answer) for answer in answers][-1])[0]
 
     def printed(self, log: LogKey, *, after: EntryId, block_ms: int) -> list[tuple[EntryId, LogChunk]]:
         """See `ClientBroker.printed`."""
-        key = self._contents.log(log.site, log.task_id, log.fence)
-        return redis_logs.read(self._connection, key, after, block_ms)
+        return redis_logs.read(self._connection, self._contents.log(log), after, block_ms)
 
     def store_address(self) -> str:
         """See `ClientBroker.store_address`."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, cast, final
 
 from tenure.broker import redis_publishing
-from tenure.broker.base import BrokerState, EntryId, PendingEntry
+from tenure.broker.base import BrokerState, PendingEntry, Stream, WorkerAddress
 from tenure.broker.keys import GROUP, ContentKeys
 from tenure.broker.redis_entries import MESSAGE, deliveries, parse_id
 from tenure.broker.redis_errors import first_word
@@ -19,7 +19,16 @@ from tenure.broker.redis_errors import first_word
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tenure.broker.base import Delivery, Mailing, Publication, PublishOutcome, StreamEntry, WithdrawOutcome
+    from tenure.broker.base import (
+        Delivery,
+        EntryId,
+        Mailing,
+        Publication,
+        PublishOutcome,
+        Readers,
+        StreamEntry,
+        WithdrawOutcome,
+    )
     from tenure.broker.keys import Keys
     from tenure.broker.redis_connection import Command, RedisConnection, Reply
 
@@ -55,39 +64,34 @@ class RedisCoordinator:
         store = ContentKeys(self.keys.namespace).store()
         self.connection.call("MSET", store, store_address, self.keys.incarnation(), marker)
 
-    def ensure_streams(self, *, capabilities: Sequence[str], workers: Sequence[str], sites: Sequence[str]) -> None:
+    def ensure_streams(self, *, readers: Readers, assignments: Sequence[Stream] = ()) -> None:
         """See `CoordinatorBroker.ensure_streams`."""
-        keys = [
-            self.keys.rpc(),
-            *map(self.keys.inbox, sites),
-            *map(self.keys.capability, capabilities),
-            *map(self.keys.own, workers),
-        ]
+        keys = [*self._origins(readers), *map(self.keys.assignments, assignments)]
         commands = [("XGROUP", "CREATE", key, GROUP, "0", "MKSTREAM") for key in keys]
         for answer in self.connection.call_all(commands):
             if not isinstance(answer, Exception) or first_word(answer) != "BUSYGROUP":
                 self.connection.checked(answer)
 
-    def receive(self, *, sites: Sequence[str], limit: int, block_ms: int) -> list[Delivery]:
+    def receive(self, *, readers: Readers, limit: int, block_ms: int) -> list[Delivery]:
         """See `CoordinatorBroker.receive`."""
         wait = ("BLOCK", block_ms) if block_ms else ()
-        return self._read(sites, ("COUNT", limit, *wait), ">", block_ms)
+        return self._read(readers, ("COUNT", limit, *wait), ">", block_ms)
 
-    def unsettled(self, *, sites: Sequence[str], limit: int) -> list[Delivery]:
+    def unsettled(self, *, readers: Readers, limit: int) -> list[Delivery]:
         """See `CoordinatorBroker.unsettled`."""
-        return self._read(sites, ("COUNT", limit), "0", 0)
+        return self._read(readers, ("COUNT", limit), "0", 0)
 
     def settle(
         self,
         deliveries: Sequence[Delivery],
         ended: Sequence[StreamEntry] = (),
-        departed: Sequence[tuple[str, str]] = (),
+        departed: Sequence[WorkerAddress] = (),
     ) -> None:
         """See `CoordinatorBroker.settle`."""
         if departed:
-            self.connection.call("DEL", *(key for each in departed for key in self.keys.of_departed(*each)))
-        received = [(self._source_key(each.source), str(each.entry_id)) for each in deliveries]
-        self._remove(received + [(self.keys.assignments(name, worker), str(at)) for name, worker, at in ended])
+            self.connection.call("DEL", *(key for each in departed for key in self.keys.of_departed(each)))
+        received = [(self._source_key(each), str(each.entry_id)) for each in deliveries]
+        self._remove(received + [(self.keys.assignments(each.stream), str(each.entry_id)) for each in ended])
 
     def publish(self, publications: Sequence[Publication]) -> list[PublishOutcome]:
         """See `CoordinatorBroker.publish`."""
@@ -97,13 +101,13 @@ class RedisCoordinator:
         """See `CoordinatorBroker.withdraw`."""
         return redis_publishing.withdraw(self.connection, self.keys, entries)
 
-    def published(self, *, capability: str = "", worker_id: str = "") -> EntryId:
+    def published(self, stream: Stream) -> EntryId:
         """See `CoordinatorBroker.published`."""
-        return redis_publishing.last_id(self.connection, self.keys.assignments(capability, worker_id))
+        return redis_publishing.last_id(self.connection, self.keys.assignments(stream))
 
-    def pending(self, *, capability: str = "", worker_id: str = "") -> list[PendingEntry]:
+    def pending(self, stream: Stream) -> list[PendingEntry]:
         """See `CoordinatorBroker.pending`."""
-        key = self.keys.assignments(capability, worker_id)
+        key = self.keys.assignments(stream)
         found: list[PendingEntry] = []
         start = "-"
         while True:
@@ -116,30 +120,49 @@ class RedisCoordinator:
                 return found
             start = f"({found[-1].entry_id}"
 
-    def heartbeats(self, workers: Sequence[tuple[str, str]]) -> list[bytes | None]:
+    def heartbeats(self, workers: Sequence[WorkerAddress]) -> list[bytes | None]:
         """See `CoordinatorBroker.heartbeats`."""
         if not workers:
             return []
-        keys = [self.keys.heartbeat(site, worker_id) for site, worker_id in workers]
-        return cast("list[bytes | None]", self.connection.call("MGET", *keys))
+        return cast("list[bytes | None]", self.connection.call("MGET", *map(self.keys.heartbeat, workers)))
 
-    def post(self, mailings: Sequence[Mailing], echoes: Mapping[str, str], echo_ttl_ms: int) -> None:
+    def post(self, mailings: Sequence[Mailing], echoes: Mapping[WorkerAddress, str], echo_ttl_ms: int) -> None:
         """See `CoordinatorBroker.post`."""
         commands: list[Command] = []
         lives: dict[str, int] = {}
         for mailing in mailings:
-            to_worker = bool(mailing.worker_id)
-            key = self.keys.control(mailing.worker_id) if to_worker else self.keys.reply(mailing.client_id)
-            lives[key] = _CONTROL_LIFE_S if to_worker else _REPLY_LIFE_S
+            if isinstance(mailing.to, WorkerAddress):
+                key, life = self.keys.control(mailing.to), _CONTROL_LIFE_S
+            else:
+                key, life = self.keys.reply(mailing.to), _REPLY_LIFE_S
+            lives[key] = life
             commands.append(("XADD", key, "MAXLEN", "~", mailing.kept, "*", MESSAGE, mailing.raw))
         commands.extend(("EXPIRE", key, life) for key, life in lives.items())
         commands.extend(("SET", self.keys.echo(to), echo, "PX", echo_ttl_ms) for to, echo in echoes.items())
         self._all(commands)
 
-    def _read(self, sites: Sequence[str], options: tuple[str | int, ...], after: str, block_ms: int) -> list[Delivery]:
-        sources = {self.keys.inbox(site).encode(): site for site in sites} | {self.keys.rpc().encode(): ""}
-        command: Command = (*_READ, *options, "STREAMS", *sources, *[after] * len(sources))
-        found, gone = deliveries(self.connection.call(*command, block_ms=block_ms), sources.__getitem__)
+    def waiting(self, readers: Readers) -> Mapping[str, int]:
+        """See `CoordinatorBroker.waiting`."""
+        lengths = self._all([("XLEN", self.keys.inbox(site)) for site in readers.sites])
+        return dict(zip(readers.sites, cast("list[int]", lengths), strict=True))
+
+    def cut_inbox(self, site: str, keep: int) -> int:
+        """See `CoordinatorBroker.cut_inbox`."""
+        return cast("int", self.connection.call("XTRIM", self.keys.inbox(site), "MAXLEN", "=", keep))
+
+    def forget_site(self, site: str, workers: Sequence[str], capabilities: Sequence[str]) -> None:
+        """See `CoordinatorBroker.forget_site`."""
+        keys = [self.keys.inbox(site), *(self.keys.assignments(Stream(site, each)) for each in capabilities)]
+        for address in (WorkerAddress(site, each) for each in workers):
+            own = Stream(site, worker_id=address.worker_id)
+            keys.extend((self.keys.assignments(own), *self.keys.of_departed(address)))
+        # What a site has filled may be large, and a DEL would let everyone wait for the memory to be given back.
+        self.connection.call("UNLINK", *keys)
+
+    def _read(self, readers: Readers, options: tuple[str | int, ...], after: str, block_ms: int) -> list[Delivery]:
+        origins = {key.encode(): origin for key, origin in self._origins(readers).items()}
+        command: Command = (*_READ, *options, "STREAMS", *origins, *[after] * len(origins))
+        found, gone = deliveries(self.connection.call(*command, block_ms=block_ms), origins)
         if gone:
             self._remove((key.decode(), at.decode()) for key, at in gone)
         return found
@@ -153,8 +176,12 @@ class RedisCoordinator:
             commands.extend((("XACK", key, GROUP, *ids), ("XDEL", key, *ids)))
         self._all(commands)
 
-    def _source_key(self, source: str) -> str:
-        return self.keys.inbox(source) if source else self.keys.rpc()
+    def _origins(self, readers: Readers) -> dict[str, tuple[str, str]]:
+        inboxes = {self.keys.inbox(site): (site, "") for site in readers.sites}
+        return inboxes | {self.keys.rpc(person): ("", person) for person in readers.people}
+
+    def _source_key(self, delivery: Delivery) -> str:
+        return self.keys.inbox(delivery.site) if delivery.site else self.keys.rpc(delivery.person)
 
     def _all(self, commands: Sequence[Command]) -> list[Reply]:
         if not commands:

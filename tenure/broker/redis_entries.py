@@ -6,6 +6,7 @@ An assignment has two fields, `h` (the ticket as JSON) and `e` (the envelope's e
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from tenure.broker.base import Delivery, EntryId, Handout
@@ -14,7 +15,7 @@ from tenure.protocol.assignment import TICKET, Assignment
 from tenure.protocol.message import MAX_ENVELOPE_BYTES, decode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Mapping
 
     from tenure.broker.redis_connection import Reply
 
@@ -23,6 +24,8 @@ TICKET_FIELD: Final = b"h"
 ENVELOPE_FIELD: Final = b"e"
 
 _MAX_TICKET_BYTES: Final = 4_096
+
+_NO_ORIGINS: Final[Mapping[bytes, tuple[str, str]]] = MappingProxyType({})
 
 Fields: TypeAlias = "list[bytes] | None"
 
@@ -40,8 +43,12 @@ def entries(reply: Reply) -> Iterator[tuple[bytes, bytes, Fields]]:
             yield key, raw_id, fields
 
 
-def deliveries(reply: Reply, source: Callable[[bytes], str]) -> tuple[list[Delivery], list[tuple[bytes, bytes]]]:
+def deliveries(
+    reply: Reply, origins: Mapping[bytes, tuple[str, str]] = _NO_ORIGINS
+) -> tuple[list[Delivery], list[tuple[bytes, bytes]]]:
     """The messages in a reply, and (key, id) of the entries whose content is gone.
+
+    `origins` says of each stream's key which site and which person write to it; see `Delivery`.
 
     An entry without a message field is delivered with empty bytes, so that its reader refuses it and settles it.
     """
@@ -50,7 +57,8 @@ def deliveries(reply: Reply, source: Callable[[bytes], str]) -> tuple[list[Deliv
     for key, raw_id, fields in entries(reply):
         if fields:
             raw = fields[1] if fields[0] == MESSAGE else b""
-            found.append(Delivery(source(key), parse_id(raw_id), raw))
+            site, person = origins.get(key, ("", ""))
+            found.append(Delivery(parse_id(raw_id), raw, site, person))
         else:
             gone.append((key, raw_id))
     return found, gone

@@ -49,7 +49,7 @@ def withdraw(connection: RedisConnection, keys: Keys, entries: Sequence[StreamEn
     """
     if not entries:
         return []
-    named = [(keys.assignments(capability, worker), entry_id) for capability, worker, entry_id in entries]
+    named = [(keys.assignments(each.stream), each.entry_id) for each in entries]
     streams = list(dict.fromkeys(key for key, _ in named))
     answers = connection.call_all(
         [
@@ -83,7 +83,7 @@ def _batches(keys: Keys, publications: Sequence[Publication]) -> Iterator[list[C
     for publication in publications:
         envelope = publication.assignment.envelope
         ticket = TICKET.dump_json(publication.assignment.ticket)
-        key = keys.assignments(publication.capability, publication.worker_id)
+        key = keys.assignments(publication.stream)
         at = str(publication.entry_id)
         batch.append(("XADD", key, "NOMKSTREAM", at, TICKET_FIELD, ticket, ENVELOPE_FIELD, envelope))
         size += len(envelope) + len(ticket)
@@ -109,7 +109,7 @@ def _outcome(connection: RedisConnection, keys: Keys, publication: Publication, 
         return PublishOutcome.PUBLISHED
     if _NOT_NEWER not in str(answer):
         connection.checked(answer)
-    last = last_id(connection, keys.assignments(publication.capability, publication.worker_id))
+    last = last_id(connection, keys.assignments(publication.stream))
     newer = last.major > publication.entry_id.major
     return PublishOutcome.SUPERSEDED if newer else PublishOutcome.REPEATED
 

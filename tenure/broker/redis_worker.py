@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, cast, final
 
 from tenure.broker import redis_logs
+from tenure.broker.base import Stream, WorkerAddress
 from tenure.broker.keys import GROUP, ContentKeys
 from tenure.broker.redis_entries import MESSAGE, deliveries, handouts
 from tenure.errors import StreamMissing
@@ -12,7 +13,7 @@ from tenure.errors import StreamMissing
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tenure.broker.base import Delivery, EntryId, Handout, LogChunk, LogKey
+    from tenure.broker.base import Delivery, EntryId, Handout, LogChunk, LogKey, StreamEntry
     from tenure.broker.keys import Keys
     from tenure.broker.redis_connection import Command, RedisConnection, Reply
 
@@ -26,7 +27,7 @@ class RedisWorker:
     Args:
         connection: used by one thread at a time, and closed by `close`.
         keys: the namespace.
-        site: the site whose inbox this worker writes to.
+        site: the site that this worker belongs to; it reads and writes nothing of another one's.
         worker_id: the worker, also the name of its consumer.
     """
 
@@ -34,9 +35,9 @@ class RedisWorker:
         self._connection = connection
         self._keys = keys
         self._contents = ContentKeys(keys.namespace)
-        self._worker_id = worker_id
+        self._me = WorkerAddress(site, worker_id)
         self._inbox = keys.inbox(site)
-        self._heartbeat = keys.heartbeat(site, worker_id)
+        self._heartbeat = keys.heartbeat(self._me)
 
     def take(self, *, capabilities: Sequence[str], limit: int, block_ms: int) -> list[Handout]:
         """See `WorkerBroker.take`."""
@@ -47,20 +48,20 @@ class RedisWorker:
         """See `WorkerBroker.retake`."""
         return self._read(capabilities, ("COUNT", limit), "0", 0)
 
-    def look(self, *, capability: str = "", worker_id: str = "", entry_id: EntryId) -> Handout | None:
+    def look(self, entry: StreamEntry) -> Handout | None:
         """See `WorkerBroker.look`."""
-        key, at = self._keys.assignments(capability, worker_id), str(entry_id)
+        key, at = self._keys.assignments(entry.stream), str(entry.entry_id)
         found = handouts([[key.encode(), self._connection.call("XRANGE", key, at, at)]])
         return found[0] if found else None
 
     def orders(self, *, after: EntryId, block_ms: int) -> list[Delivery]:
         """See `WorkerBroker.orders`."""
         wait = ("BLOCK", block_ms) if block_ms else ()
-        key = self._keys.control(self._worker_id)
+        key = self._keys.control(self._me)
         reply = self._connection.call(
             *("XREAD", "COUNT", _ORDERS_AT_ONCE, *wait, "STREAMS", key, str(after)), block_ms=block_ms
         )
-        return deliveries(reply, lambda _: "ctl")[0]
+        return deliveries(reply)[0]
 
     def report(self, reports: Sequence[bytes]) -> None:
         """See `WorkerBroker.report`."""
@@ -74,14 +75,14 @@ class RedisWorker:
 
     def beat(self, heartbeat: bytes, ttl_ms: int) -> str:
         """See `WorkerBroker.beat`."""
-        commands = [("SET", self._heartbeat, heartbeat, "PX", ttl_ms), ("GET", self._keys.echo(self._worker_id))]
+        commands = [("SET", self._heartbeat, heartbeat, "PX", ttl_ms), ("GET", self._keys.echo(self._me))]
         # A full server would still move the old heartbeat's end, but that renews nothing: its sequence stays the same.
         _, echo = [self._connection.checked(answer) for answer in self._connection.call_all(commands)]
         return _text(echo)
 
     def print(self, log: LogKey, chunks: Sequence[LogChunk], keep: int) -> None:
         """See `WorkerBroker.print`."""
-        redis_logs.add(self._connection, self._contents.log(log.site, log.task_id, log.fence), chunks, keep)
+        redis_logs.add(self._connection, self._contents.log(log), chunks, keep)
 
     def store_address(self) -> str:
         """See `WorkerBroker.store_address`."""
@@ -102,10 +103,12 @@ class RedisWorker:
     def _read(
         self, capabilities: Sequence[str], options: tuple[str | int, ...], after: str, block_ms: int
     ) -> list[Handout]:
-        streams = [*map(self._keys.capability, capabilities), self._keys.own(self._worker_id)]
-        who = ("XREADGROUP", "GROUP", GROUP, self._worker_id)
-        command: Command = (*who, *options, "STREAMS", *streams, *[after] * len(streams))
-        return handouts(self._connection.call(*command, block_ms=block_ms), own=streams[-1].encode())
+        site, worker_id = self._me.site, self._me.worker_id
+        streams = [*(Stream(site, capability=each) for each in capabilities), Stream(site, worker_id=worker_id)]
+        keys = [self._keys.assignments(each) for each in streams]
+        who = ("XREADGROUP", "GROUP", GROUP, worker_id)
+        command: Command = (*who, *options, "STREAMS", *keys, *[after] * len(keys))
+        return handouts(self._connection.call(*command, block_ms=block_ms), own=keys[-1].encode())
 
 
 def _text(reply: Reply) -> str:

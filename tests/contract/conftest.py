@@ -7,8 +7,8 @@ from typing import Protocol
 
 import pytest
 
-from tenure.broker.base import ClientBroker, CoordinatorBroker, EntryId, Publication, WorkerBroker
-from tenure.broker.keys import Keys
+from tenure.broker.base import ClientBroker, CoordinatorBroker, EntryId, Publication, Stream, WorkerBroker
+from tenure.broker.keys import DEFAULT_PERSON, Keys
 from tenure.broker.memory import MemoryBroker
 from tenure.broker.memory_store import MemoryStore
 from tenure.broker.redis_client import RedisClient
@@ -17,6 +17,7 @@ from tenure.broker.redis_coordinator import RedisCoordinator
 from tenure.broker.redis_worker import RedisWorker
 from tenure.protocol.assignment import Assignment, Ticket
 from tenure.testing import ManualClock
+from tests.broker_names import CPU, OWN, READERS
 from tests.fixtures_artifacts import (
     STORES,
     MemoryStoreBench,
@@ -38,7 +39,7 @@ class Bench(Protocol):
 
     def coordinator(self) -> CoordinatorBroker: ...
     def worker(self, worker_id: str = "w1", site: str = "lab") -> WorkerBroker: ...
-    def client(self, client_id: str = "c1") -> ClientBroker: ...
+    def client(self, client_id: str = "c1", person: str = DEFAULT_PERSON) -> ClientBroker: ...
     def flush(self) -> None: ...
     def fill(self) -> None: ...
     def make_room(self) -> None: ...
@@ -57,8 +58,8 @@ class MemoryBench:
     def worker(self, worker_id: str = "w1", site: str = "lab") -> WorkerBroker:
         return self.broker.worker(site=site, worker_id=worker_id)
 
-    def client(self, client_id: str = "c1") -> ClientBroker:
-        return self.broker.client(client_id=client_id)
+    def client(self, client_id: str = "c1", person: str = DEFAULT_PERSON) -> ClientBroker:
+        return self.broker.client(client_id=client_id, person=person)
 
     def flush(self) -> None:
         self.store.flush()
@@ -93,8 +94,8 @@ class ServerBench:
     def worker(self, worker_id: str = "w1", site: str = "lab") -> RedisWorker:
         return RedisWorker(self.connect(), self.keys, site=site, worker_id=worker_id)
 
-    def client(self, client_id: str = "c1") -> RedisClient:
-        return RedisClient(self.connect(), self.keys, client_id=client_id)
+    def client(self, client_id: str = "c1", person: str = DEFAULT_PERSON) -> RedisClient:
+        return RedisClient(self.connect(), self.keys, client_id=client_id, person=person)
 
     def flush(self) -> None:
         self.server.admin("FLUSHALL")
@@ -223,9 +224,8 @@ def publication(sequence: int, *, epoch: int = 1, capability: str = "", worker_i
         ttl_ms=30_000,
     )
     assignment = Assignment(ticket=ticket, envelope=b'{"exact":  "bytes\xc3\xa9"}')
-    if not worker_id:
-        capability = capability or "cpu"
-    return Publication(EntryId(epoch, sequence), assignment, capability=capability, worker_id=worker_id)
+    stream = Stream("lab", worker_id=worker_id) if worker_id else Stream("lab", capability or "cpu")
+    return Publication(EntryId(epoch, sequence), assignment, stream)
 
 
 @pytest.fixture
@@ -238,5 +238,5 @@ def make() -> Callable[..., Publication]:
 def opened(bench: Bench) -> CoordinatorBroker:
     """A coordinator that has made the streams of capability cpu, worker w1 and site lab."""
     coordinator = bench.coordinator()
-    coordinator.ensure_streams(capabilities=["cpu"], workers=["w1"], sites=["lab"])
+    coordinator.ensure_streams(readers=READERS, assignments=[CPU, OWN])
     return coordinator

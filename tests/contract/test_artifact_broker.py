@@ -205,7 +205,7 @@ def test_a_log_is_read_to_its_end_and_then_expires(server: Server) -> None:
     logs = BrokerLogs(BrokerUrl(server.url), keys)
     assert list(logs.chunks(log)) == chunks
     logs.expire(log)
-    left_ms = server.admin("PTTL", keys.log(log.site, log.task_id, log.fence))
+    left_ms = server.admin("PTTL", keys.log(log))
     assert isinstance(left_ms, int)
     assert 0 < left_ms <= 3_600_000
     assert list(logs.chunks(log)) == chunks

@@ -85,7 +85,7 @@ def test_a_log_is_lost_with_the_data_and_begins_anew(bench: Bench) -> None:
 
 
 def test_a_log_expires_and_each_chunk_renews_it(server_bench: ServerBench) -> None:
-    key, server = ContentKeys(server_bench.keys.namespace).log("lab", "0" * 26, 7), server_bench.server
+    key, server = ContentKeys(server_bench.keys.namespace).log(LOG), server_bench.server
     server_bench.worker().print(LOG, [chunk(0)], keep=3)
     server.admin("EXPIRE", key, 10)
     server_bench.worker().print(LOG, [chunk(5)], keep=3)
@@ -95,7 +95,7 @@ def test_a_log_expires_and_each_chunk_renews_it(server_bench: ServerBench) -> No
 
 @pytest.mark.parametrize("fields", [("x", "y"), ("s", "1", "p", "0"), ("s", "one", "p", "0", "t", "")])
 def test_what_no_worker_of_ours_wrote_is_left_out(server_bench: ServerBench, fields: tuple[str, ...]) -> None:
-    key = ContentKeys(server_bench.keys.namespace).log("lab", "0" * 26, 7)
+    key = ContentKeys(server_bench.keys.namespace).log(LOG)
     server_bench.server.admin("XADD", key, "1-1", *fields)
     assert server_bench.client().printed(LOG, after=START, block_ms=10) == []
     for number in range(250):

@@ -7,15 +7,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
-from tenure.broker.base import EntryId, LogKey, Mailing, Publication, WithdrawOutcome
+from tenure.broker.base import EntryId, LogKey, Mailing, Publication, StreamEntry, WithdrawOutcome
 from tenure.broker.incarnation import Incarnation, compare, require_safe
-from tenure.broker.keys import GROUP, Keys
+from tenure.broker.keys import DEFAULT_PERSON, GROUP, Keys
 from tenure.broker.redis_client import RedisClient
 from tenure.broker.redis_connection import RedisConnection
 from tenure.broker.redis_coordinator import RedisCoordinator
 from tenure.broker.redis_worker import RedisWorker
 from tenure.broker.url import BrokerUrl
 from tenure.errors import BrokerRefused, BrokerUnreachable, BrokerUnsafe, StreamMissing
+from tests.broker_names import C1, CPU, OWN, READERS, W1
 from tests.contract.conftest import ServerBench
 from tests.servers import Server, free_port
 
@@ -28,7 +29,7 @@ LONG_MS = 30_000
 @pytest.fixture
 def coordinator(server_bench: ServerBench) -> RedisCoordinator:
     found = server_bench.coordinator()
-    found.ensure_streams(capabilities=["cpu"], workers=["w1"], sites=["lab"])
+    found.ensure_streams(readers=READERS, assignments=[CPU, OWN])
     return found
 
 
@@ -67,7 +68,7 @@ def following(bench: ServerBench) -> tuple[Callable[[], object], Callable[[], No
 def receiving(bench: ServerBench) -> tuple[Callable[[], object], Callable[[], None]]:
     connection = bench.connect()
     coordinator = RedisCoordinator(connection, bench.keys)
-    return lambda: coordinator.receive(sites=["lab"], limit=1, block_ms=LONG_MS), connection.close
+    return lambda: coordinator.receive(readers=READERS, limit=1, block_ms=LONG_MS), connection.close
 
 
 # --- blocked readers -----------------------------------------------------------------------------
@@ -121,7 +122,7 @@ def test_a_blocked_reader_gets_what_comes(server_bench: ServerBench, coordinator
     server_bench.until(lambda: server_bench.server.blocked_readers() == 2, "both readers are blocked")
 
     coordinator.publish([make(1)])
-    coordinator.post([Mailing(b"stop", worker_id="w1")], {}, 1_000)
+    coordinator.post([Mailing(b"stop", W1)], {}, 1_000)
 
     assert len(taken.result(timeout=5)) == 1  # type: ignore[arg-type]
     assert len(heard.result(timeout=5)) == 1  # type: ignore[arg-type]
@@ -130,7 +131,7 @@ def test_a_blocked_reader_gets_what_comes(server_bench: ServerBench, coordinator
 def test_a_server_that_dies_ends_a_blocked_reader(own_server: Starts) -> None:
     server = own_server()
     keys = Keys("main")
-    RedisCoordinator(server.connect(), keys).ensure_streams(capabilities=["cpu"], workers=["w1"], sites=[])
+    RedisCoordinator(server.connect(), keys).ensure_streams(readers=READERS, assignments=[CPU, OWN])
     worker = RedisWorker(server.connect(), keys, site="lab", worker_id="w1")
     blocked = in_thread(lambda: worker.take(capabilities=["cpu"], limit=1, block_ms=LONG_MS))
     server.wait_until_blocked()
@@ -186,7 +187,7 @@ def test_nothing_listens(own_server: Starts) -> None:
 def test_a_frozen_server_is_given_up_and_nothing_is_sent_twice(own_server: Starts) -> None:
     server = own_server()
     keys = Keys("main")
-    RedisCoordinator(server.connect(), keys).ensure_streams(capabilities=[], workers=[], sites=["lab"])
+    RedisCoordinator(server.connect(), keys).ensure_streams(readers=READERS)
     worker = RedisWorker(server.connect(timeout_ms=200), keys, site="lab", worker_id="w1")
     worker.marker()
     server.process.send_signal(19)
@@ -213,8 +214,8 @@ def test_a_user_of_few_rights_works_within_them_and_is_told_of_others(
     server_bench: ServerBench, coordinator: RedisCoordinator
 ) -> None:
     keys, server = server_bench.keys, server_bench.server
-    rights = [f"(+xadd %W~{keys.inbox('lab')})", f"(+set %W~{keys.heartbeat('lab', 'w1')})"]
-    rights += [f"(+get %R~{keys.echo('w1')})", f"(+xreadgroup %R~{keys.capability('cpu')} %R~{keys.own('w1')})"]
+    rights = [f"(+xadd %W~{keys.inbox('lab')})", f"(+set %W~{keys.heartbeat(W1)})"]
+    rights += [f"(+get %R~{keys.echo(W1)})", f"(+xreadgroup %R~{keys.assignments(CPU)} %R~{keys.assignments(OWN)})"]
     server.admin("ACL", "LOG", "RESET")
     server.admin("ACL", "SETUSER", "few", "reset", "on", ">pw", *rights)
     worker = RedisWorker(server.connect(user="few:pw"), keys, site="lab", worker_id="w1")
@@ -256,12 +257,12 @@ def test_something_else_answers(scheme: str, complaint: str) -> None:
 
 
 def test_a_key_of_another_program_is_named(server_bench: ServerBench) -> None:
-    server_bench.server.admin("SET", server_bench.keys.rpc(), "mine")
+    server_bench.server.admin("SET", server_bench.keys.rpc(DEFAULT_PERSON), "mine")
 
     with pytest.raises(BrokerRefused, match="something else under one of our keys"):
         server_bench.client().ask(b"question")
     with pytest.raises(BrokerRefused, match="something else under one of our keys"):
-        server_bench.coordinator().ensure_streams(capabilities=[], workers=[], sites=[])
+        server_bench.coordinator().ensure_streams(readers=READERS)
 
 
 # --- entries -------------------------------------------------------------------------------------
@@ -281,7 +282,7 @@ def test_a_key_of_another_program_is_named(server_bench: ServerBench) -> None:
 def test_an_assignment_that_cannot_be_read_is_handed_out_as_none(
     server_bench: ServerBench, coordinator: RedisCoordinator, fields: tuple[str, ...]
 ) -> None:
-    server_bench.server.admin("XADD", server_bench.keys.capability("cpu"), "1-1", *fields)
+    server_bench.server.admin("XADD", server_bench.keys.assignments(CPU), "1-1", *fields)
 
     (found,) = server_bench.worker().take(capabilities=["cpu"], limit=1, block_ms=0)
 
@@ -293,7 +294,7 @@ def test_a_report_without_a_message_is_delivered_empty(
 ) -> None:
     server_bench.server.admin("XADD", server_bench.keys.inbox("lab"), "*", "x", "y")
 
-    assert [d.raw for d in coordinator.receive(sites=["lab"], limit=1, block_ms=0)] == [b""]
+    assert [d.raw for d in coordinator.receive(readers=READERS, limit=1, block_ms=0)] == [b""]
 
 
 def test_an_entry_that_vanished_unsettled_does_not_come_back_for_ever(
@@ -301,10 +302,10 @@ def test_an_entry_that_vanished_unsettled_does_not_come_back_for_ever(
 ) -> None:
     server, inbox = server_bench.server, server_bench.keys.inbox("lab")
     server_bench.worker().report([b"one"])
-    coordinator.receive(sites=["lab"], limit=1, block_ms=0)
+    coordinator.receive(readers=READERS, limit=1, block_ms=0)
     server.admin("XTRIM", inbox, "MAXLEN", "0")
 
-    assert coordinator.unsettled(sites=["lab"], limit=1) == []
+    assert coordinator.unsettled(readers=READERS, limit=1) == []
     assert server.admin_list("XPENDING", inbox, GROUP)[0] == 0
 
 
@@ -313,23 +314,23 @@ def test_an_entry_read_without_acknowledgement_counts_as_delivered(
 ) -> None:
     """A worker may pass NOACK, which no right can forbid: no pending entry is left."""
     coordinator.publish([make(1), make(2)])
-    cpu = server_bench.keys.capability("cpu")
+    cpu = server_bench.keys.assignments(CPU)
     server_bench.server.admin(
         *("XREADGROUP", "GROUP", GROUP, "sly", "COUNT", 1, "NOACK", "STREAMS", cpu, ">"),
     )
 
-    assert coordinator.withdraw([("cpu", "", EntryId(1, 1)), ("cpu", "", EntryId(1, 2))]) == [
+    assert coordinator.withdraw([StreamEntry(CPU, EntryId(1, 1)), StreamEntry(CPU, EntryId(1, 2))]) == [
         WithdrawOutcome.DELIVERED,
         WithdrawOutcome.UNDELIVERED,
     ]
 
 
 def test_mailboxes_expire(server_bench: ServerBench, coordinator: RedisCoordinator) -> None:
-    coordinator.post([Mailing(b"a", worker_id="w1"), Mailing(b"b", client_id="c1")], {}, 1_000)
+    coordinator.post([Mailing(b"a", W1), Mailing(b"b", C1)], {}, 1_000)
     keys, server = server_bench.keys, server_bench.server
 
-    assert server.admin("TTL", keys.control("w1")) in range(86_390, 86_401)
-    assert server.admin("TTL", keys.reply("c1")) in range(3_590, 3_601)
+    assert server.admin("TTL", keys.control(W1)) in range(86_390, 86_401)
+    assert server.admin("TTL", keys.reply(C1)) in range(3_590, 3_601)
 
 
 def test_many_large_envelopes_are_published(
@@ -340,7 +341,7 @@ def test_many_large_envelopes_are_published(
     server.admin("CONFIG", "SET", "client-query-buffer-limit", "2mb")
     pattern = make(1)
     large = pattern.assignment.model_copy(update={"envelope": b"x" * 60_000})
-    many = [Publication(EntryId(1, n), large, capability="cpu") for n in range(1, 101)]
+    many = [Publication(EntryId(1, n), large, CPU) for n in range(1, 101)]
 
     assert set(coordinator.publish(many)) == {"published"}
 

@@ -8,6 +8,7 @@ from tenure.broker.memory import MemoryBroker
 from tenure.broker.memory_store import MemoryStore
 from tenure.errors import BrokerUnreachable, StreamMissing
 from tenure.testing import ManualClock
+from tests.broker_names import CPU, OWN, READERS, W1
 
 START = EntryId(0, 0)
 
@@ -20,16 +21,16 @@ def store() -> MemoryStore:
 @pytest.fixture
 def broker(store: MemoryStore) -> MemoryBroker:
     found = MemoryBroker(store, Keys("main"))
-    found.coordinator().ensure_streams(capabilities=["cpu"], workers=["w1"], sites=["lab"])
+    found.coordinator().ensure_streams(readers=READERS, assignments=[CPU, OWN])
     return found
 
 
 def received(broker: MemoryBroker) -> list[bytes]:
-    return [d.raw for d in broker.coordinator().receive(sites=["lab"], limit=9, block_ms=0)]
+    return [d.raw for d in broker.coordinator().receive(readers=READERS, limit=9, block_ms=0)]
 
 
 def unsettled(broker: MemoryBroker) -> list[bytes]:
-    return [d.raw for d in broker.coordinator().unsettled(sites=["lab"], limit=9)]
+    return [d.raw for d in broker.coordinator().unsettled(readers=READERS, limit=9)]
 
 
 def test_a_broker_that_is_down_answers_nobody(store: MemoryStore, broker: MemoryBroker) -> None:
@@ -70,12 +71,12 @@ def test_the_newest_writes_can_be_lost(store: MemoryStore, broker: MemoryBroker)
     store.lose_newest(2)
 
     assert received(broker) == [b"one"]
-    assert broker.coordinator().heartbeats([("lab", "w1")]) == [None]
+    assert broker.coordinator().heartbeats([W1]) == [None]
 
 
 def test_lost_deliveries_and_settlements_come_back(store: MemoryStore, broker: MemoryBroker) -> None:
     broker.worker(site="lab", worker_id="w1").report([b"one"])
-    (found,) = broker.coordinator().receive(sites=["lab"], limit=9, block_ms=0)
+    (found,) = broker.coordinator().receive(readers=READERS, limit=9, block_ms=0)
     broker.coordinator().settle([found])
 
     store.lose_newest(1)
@@ -102,7 +103,7 @@ def test_all_writes_can_be_lost_down_to_nothing(store: MemoryStore, broker: Memo
 
 
 def test_ids_follow_the_clock_and_never_repeat(store: MemoryStore, broker: MemoryBroker) -> None:
-    broker.coordinator().post([Mailing(b"a", worker_id="w1"), Mailing(b"b", worker_id="w1")], {}, 1_000)
+    broker.coordinator().post([Mailing(b"a", W1), Mailing(b"b", W1)], {}, 1_000)
 
     first, second = broker.worker(site="lab", worker_id="w1").orders(after=START, block_ms=0)
 
