@@ -25,6 +25,9 @@ FILTERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "artifacts": ("task_id", "kind", "state"),
         "events": ("task_id", "worker_id", "kind"),
         "capabilities": (),
+        "sites": ("site", "state", "kind"),
+        "clients": ("person", "state", "role"),
+        "credentials": ("holder", "name"),
     }
 )
 """By which columns each list can be filtered."""
@@ -51,6 +54,8 @@ def answer(turn: Turn, query: Query) -> tuple[tuple[dict[str, Any], ...], tuple[
         rows = [_task(turn, row) for row in rows]
     elif query.what == "workers":
         rows = [row | {"seen_at_ms": _seen_at_ms(turn, row)} for row in rows]
+    elif query.what == "sites":
+        rows = [row | health(turn, row["site"], row["state"]) for row in rows]
     elif query.what == "quarantine":
         rows = [_quarantined(turn, row) for row in rows]
     return fit(rows)
@@ -127,6 +132,19 @@ def _quarantined(turn: Turn, row: dict[str, Any]) -> dict[str, Any]:
         row["state"] = "VERIFYING"
     kept = row["outputs"] is not None and row["state"] in {"UNDECIDED", "VERIFYING"}
     return row | {"files_until_ms": row["received_at_ms"] + turn.memory.retention_ms if kept else None}
+
+
+def health(turn: Turn, site: str, state: str) -> dict[str, Any]:
+    """How a site is, by its workers: how many there are, how many are heard, and when one was heard last."""
+    workers = [worker for worker in turn.fleet if worker.site == site and not worker.executor_of]
+    active = sum(worker.state == "ACTIVE" for worker in workers)
+    word = "ok" if active else "away" if workers else "unseen"
+    if state != "ACTIVE":
+        word = "revoked"
+    elif not active and any(worker.state == "STALE" for worker in workers):
+        word = "silent"
+    seen_ms = max((turn.now_ms - (turn.elapsed_ms - worker.seen_ms) for worker in workers), default=None)
+    return {"health": word, "workers": len(workers), "active_workers": active, "seen_at_ms": seen_ms}
 
 
 def _seen_at_ms(turn: Turn, row: dict[str, Any]) -> int:

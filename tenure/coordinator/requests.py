@@ -17,9 +17,12 @@ from tenure.coordinator import (
     heartbeats,
     inquiries,
     leases,
+    principals,
     registry,
+    rights,
     sweeper,
 )
+from tenure.coordinator.addresses import word_for
 from tenure.coordinator.explanation import explain
 from tenure.errors import NotEligible, UnknownTask, UsageError
 from tenure.protocol.artifact import Bundle
@@ -43,6 +46,7 @@ from tenure.protocol.client_messages import (
     Watch,
 )
 from tenure.protocol.envelope import open_envelope
+from tenure.protocol.principal_messages import AddCredential, IssuePerson, IssueSite, RetireCredentials, Revoke
 from tenure.protocol.states import TERMINAL_TASK_STATES, TaskState
 from tenure.protocol.worker_messages import Failure
 
@@ -51,24 +55,32 @@ if TYPE_CHECKING:
     from tenure.protocol.client_messages import Request
 
 Rows = list[dict[str, Any]]
-_ONCE: Final = (Adopt, Assign, CollectArtifacts, Decide, Drop, RegisterWorker)
+_ONCE: Final = (Adopt, Assign, CollectArtifacts, Decide, Drop, RegisterWorker, IssueSite, IssuePerson, Revoke)
 
 _WATCH_BYTES: Final = 8 * 1024 * 1024
 """How much one answer to a watch may carry: thousands of large values would fill the broker."""
 
 
-def take(turn: Turn, request: Request) -> None:
-    """Do what a request asks and answer it. A request is refused whole, before it has changed anything."""
-    reply = turn.memory.answered.get((request.client_id, request.request_id))
+def take(turn: Turn, person: str, request: Request) -> None:
+    """Do what a request asks and answer it. A request is refused whole, before it has changed anything.
+
+    `person` is whose stream the request came on: from here on, who asks and which client is answered follow from it.
+    """
+    client, principal = word_for(person, request.client_id), rights.principal_of(person, request)
+    request = request.model_copy(update={"client_id": client, "principal": principal})
+    reply = turn.memory.answered.get((client, request.request_id))
     if reply is None:
-        reply = _reply(turn, request)
+        reply = _reply(turn, person, request)
         if isinstance(request.ask, _ONCE):
-            turn.memory.keep_answer(request.client_id, reply)
-    turn.out.reply(request.client_id, reply)
+            turn.memory.keep_answer(client, reply)
+    turn.out.reply(client, reply)
 
 
-def _reply(turn: Turn, request: Request) -> Reply:
+def _reply(turn: Turn, person: str, request: Request) -> Reply:
     try:
+        rights.require(turn, person, request.ask)
+        if isinstance(request.ask, Cancel):
+            rights.require_own(turn, person, _principals(turn, request.ask))
         return _answer(turn, request)
     except UsageError as error:
         refusal = Refusal(code=error.code, message=error.message, remedy=error.remedy)
@@ -99,6 +111,8 @@ def _rows(turn: Turn, request: Request, ask: object) -> Rows:
             return explain(turn, ask.task_id)
         case Adopt() | Drop() | CollectArtifacts():
             return _files(turn, request.principal, ask)
+        case IssueSite() | IssuePerson() | AddCredential() | RetireCredentials() | Revoke():
+            return principals.take(turn, ask, request.principal)
         case _:
             return _fleet(turn, ask)
 
@@ -157,6 +171,12 @@ def _watch(turn: Turn, client_id: str, task_ids: tuple[str, ...]) -> Rows:
         if state not in TERMINAL_TASK_STATES:
             turn.memory.watchers.setdefault(task_id, set()).add(client_id)
     return []
+
+
+def _principals(turn: Turn, ask: Cancel) -> set[str]:
+    """Whose tasks would be cancelled."""
+    rows = (turn.store.row("principal_of_task", (task_id,)) for task_id in ask.task_ids)
+    return {str(row[0]) for row in rows if row is not None}
 
 
 def _cancel(turn: Turn, principal: str, ask: Cancel) -> Rows:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, final
 
 from tenure.broker.base import EntryId, Mailing, Publication
+from tenure.coordinator.addresses import address_of
 from tenure.protocol.client_messages import MAIL, Done, Mail, Notice, Reply
 from tenure.protocol.control_messages import CONTROL, Control
 
@@ -127,9 +128,8 @@ class Outgoing:
         return mail
 
     def _mail(self, client_id: str, answer: Reply | Notice) -> Mailing:
-        return Mailing(
-            raw=MAIL.dump_json(Mail(epoch=self.epoch, answers=(answer,)), exclude_none=True), client_id=client_id
-        )
+        raw = MAIL.dump_json(Mail(epoch=self.epoch, answers=(answer,)), exclude_none=True)
+        return Mailing(raw=raw, to=address_of(client_id))
 
 
 def _batches(orders: list[Order]) -> list[tuple[Order, ...]]:

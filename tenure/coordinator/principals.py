@@ -1,0 +1,182 @@
+"""Sites and people come and go: issued once, rotated as often as one likes, revoked for good.
+
+What is decided here is on record before the broker learns of it, and a revocation counts from its commit: nothing that
+the holder says is taken any more, whether or not the broker still lets it in. A name is never used again, so that what
+is on record about it stays true.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from tenure.broker.keys import DEFAULT_PERSON, DEFAULT_SITE
+from tenure.errors import NameTaken, UnknownPrincipal, UsageError
+from tenure.protocol.principal_messages import AddCredential, IssuePerson, IssueSite, RetireCredentials, Revoke
+
+if TYPE_CHECKING:
+    from tenure.coordinator.turn import Turn
+    from tenure.protocol.principal_messages import Holder
+
+Ask = IssueSite | IssuePerson | AddCredential | RetireCredentials | Revoke
+Rows = list[dict[str, Any]]
+
+_MOST_CREDENTIALS: Final = 4
+"""How many secrets of one holder may be good at once: enough for a rotation that was begun again after a crash."""
+
+
+def take(turn: Turn, ask: Ask, by: str) -> Rows:
+    """Do what an operator asks; answers what the broker's user is to be, in one row.
+
+    Raises:
+        NameTaken: the name is or was in use.
+        UnknownPrincipal: there is no such holder, or it was revoked.
+        UsageError: a rotation does not fit what is on record.
+    """
+    by = by or "somebody"
+    match ask:
+        case IssueSite():
+            _issue_site(turn, ask, by)
+            return _row(turn, "site", ask.site)
+        case IssuePerson():
+            _issue_person(turn, ask, by)
+            return _row(turn, "person", ask.person)
+        case AddCredential():
+            _add_credential(turn, ask, by)
+        case RetireCredentials():
+            _retire_old(turn, ask, by)
+        case Revoke():
+            return _revoke(turn, ask, by)
+    return _row(turn, ask.holder, ask.name)
+
+
+def _issue_site(turn: Turn, ask: IssueSite, by: str) -> None:
+    known = turn.store.row("site_on_record", (ask.site,))
+    if known is not None and ask.site != DEFAULT_SITE and _has(turn, "site", ask.site, ask.secret_digest):
+        return  # asked again because the answer was lost
+    if known is not None:
+        raise _taken("site", ask.site, str(known[0]))
+    foreign = next((each for each in turn.fleet if each.worker_id.startswith(f"{ask.site}.")), None)
+    if foreign is not None:
+        raise NameTaken(
+            f"{foreign.worker_id}, a worker of site {foreign.site}, is called as only workers of {ask.site} may be",
+            "Choose another name",
+        )
+    capabilities = sorted(set(ask.capabilities))
+    turn.store.run("issue_site", (ask.site, ask.site_kind, turn.now_ms, json.dumps(capabilities), ask.most_leases, by))
+    turn.store.run("add_credential", ("site", ask.site, ask.secret_digest, turn.now_ms))
+    turn.record("site_issued", f"{by} issued site {ask.site} ({ask.site_kind}) for {', '.join(capabilities)}.")
+    _make_known(turn)
+
+
+def _issue_person(turn: Turn, ask: IssuePerson, by: str) -> None:
+    known = turn.store.row("person_on_record", (ask.person,))
+    if known is not None and _has(turn, "person", ask.person, ask.secret_digest):
+        return
+    if known is not None or ask.person == DEFAULT_PERSON:
+        raise _taken("person", ask.person, str(known[1]) if known is not None else "ACTIVE")
+    turn.store.run("issue_person", (ask.person, ask.role, turn.now_ms, by))
+    turn.store.run("add_credential", ("person", ask.person, ask.secret_digest, turn.now_ms))
+    turn.record("person_issued", f"{by} issued a credential to {ask.person}, as {ask.role}.")
+    _make_known(turn)
+
+
+def _add_credential(turn: Turn, ask: AddCredential, by: str) -> None:
+    _require_active(turn, ask.holder, ask.name)
+    live = turn.store.rows("live_credentials", (ask.holder, ask.name))
+    if ask.secret_digest in {row[0] for row in live}:
+        return
+    if len(live) >= _MOST_CREDENTIALS:
+        raise UsageError(
+            f"{ask.name} has {len(live)} credentials that are good", "End the old ones first, with `rotate --finish`"
+        )
+    # Later than the last one also where the clock has stood still or gone back: the newest is the one that stays.
+    issued_ms = max(turn.now_ms, *(row[1] + 1 for row in live)) if live else turn.now_ms
+    turn.store.run("add_credential", (ask.holder, ask.name, ask.secret_digest, issued_ms))
+    turn.record("credential_added", f"{by} gave {ask.holder} {ask.name} another credential.")
+
+
+def _retire_old(turn: Turn, ask: RetireCredentials, by: str) -> None:
+    _require_active(turn, ask.holder, ask.name)
+    old = turn.store.rows("live_credentials", (ask.holder, ask.name))[:-1]
+    for digest, _ in old:
+        turn.store.run("retire_credential", (turn.now_ms, ask.holder, ask.name, digest))
+    if old:
+        turn.record("credentials_retired", f"{by} ended {len(old)} old credentials of {ask.holder} {ask.name}.")
+
+
+def _revoke(turn: Turn, ask: Revoke, by: str) -> Rows:
+    """Revoking again is safe: whoever was cut off half-way through asks again."""
+    state = _state(turn, ask.holder, ask.name)
+    if state is None:
+        raise _unknown(ask.holder, ask.name)
+    if ask.name in {DEFAULT_SITE, DEFAULT_PERSON}:
+        raise UsageError(
+            f"the {ask.holder} {ask.name} belongs to a broker without credentials and cannot be revoked",
+            "Make the broker ask for credentials: `tenure broker secure`",
+        )
+    released = 0
+    if state == "ACTIVE":
+        for digest, _ in turn.store.rows("live_credentials", (ask.holder, ask.name)):
+            turn.store.run("retire_credential", (turn.now_ms, ask.holder, ask.name, digest))
+        if ask.holder == "site":
+            from tenure.coordinator import sites
+
+            released = sites.revoke(turn, ask.name, by, ask.reason)
+        else:
+            turn.store.run("revoke_person", (turn.now_ms, ask.name))
+            because = f" ({ask.reason})" if ask.reason else ""
+            turn.record("person_revoked", f"{by} revoked the credentials of {ask.name}{because}.")
+            _make_known(turn)
+    return [row | {"released": released} for row in _row(turn, ask.holder, ask.name)]
+
+
+def _make_known(turn: Turn) -> None:
+    from tenure.coordinator import sites
+
+    sites.reload(turn)
+
+
+def _row(turn: Turn, holder: Holder, name: str) -> Rows:
+    """What the broker's user of a holder is to be, as it is on record now."""
+    digests = [row[0] for row in turn.store.rows("live_credentials", (holder, name))]
+    row: dict[str, Any] = {"holder": holder, "name": name, "state": _state(turn, holder, name)}
+    if holder == "site":
+        _, kind, capabilities, most_leases = turn.store.rows("site_on_record", (name,))[0]
+        row |= {"kind": kind, "capabilities": json.loads(capabilities), "most_leases": most_leases}
+    else:
+        row["role"] = turn.store.rows("person_on_record", (name,))[0][0]
+    return [row | {"secret_digests": digests}]
+
+
+def _has(turn: Turn, holder: Holder, name: str, digest: str) -> bool:
+    return digest in {row[0] for row in turn.store.rows("live_credentials", (holder, name))}
+
+
+def _state(turn: Turn, holder: Holder, name: str) -> str | None:
+    if holder == "site":
+        row = turn.store.row("site_on_record", (name,))
+        return None if row is None else str(row[0])
+    row = turn.store.row("person_on_record", (name,))
+    return "ACTIVE" if row is None and name == DEFAULT_PERSON else None if row is None else str(row[1])
+
+
+def _require_active(turn: Turn, holder: Holder, name: str) -> None:
+    state = _state(turn, holder, name)
+    if state is None:
+        raise _unknown(holder, name)
+    if state != "ACTIVE" or name in {DEFAULT_SITE, DEFAULT_PERSON}:
+        because = "was revoked" if state != "ACTIVE" else "has no credential of its own"
+        raise UnknownPrincipal(f"the {holder} {name} {because}", f"Issue another {holder}")
+
+
+def _unknown(holder: Holder, name: str) -> UnknownPrincipal:
+    noun = "sites" if holder == "site" else "clients"
+    return UnknownPrincipal(f"there is no {holder} {name}", f"See `tenure {noun} list`")
+
+
+def _taken(holder: Holder, name: str, state: str) -> NameTaken:
+    if state != "ACTIVE":
+        return NameTaken(f"the {holder} {name} was revoked, and names are never used again", "Choose another name")
+    noun = "sites" if holder == "site" else "clients"
+    return NameTaken(f"there is a {holder} {name} already", f"`tenure {noun} rotate` gives it another credential")
