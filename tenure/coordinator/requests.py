@@ -101,6 +101,18 @@ def _answer(turn: Turn, request: Request) -> Reply:
 
 def _rows(turn: Turn, request: Request, ask: object) -> Rows:
     match ask:
+        case Watch() | Cancel() | Decide() | Explain():
+            return _tasks(turn, request, ask)
+        case Adopt() | Drop() | CollectArtifacts():
+            return _files(turn, request.principal, ask)
+        case IssueSite() | IssuePerson() | AddCredential() | RetireCredentials() | Revoke():
+            return principals.take(turn, ask, request.principal)
+        case _:
+            return _fleet(turn, ask)
+
+
+def _tasks(turn: Turn, request: Request, ask: Watch | Cancel | Decide | Explain) -> Rows:
+    match ask:
         case Watch():
             return _watch(turn, request.client_id, ask.task_ids)
         case Cancel():
@@ -109,12 +121,6 @@ def _rows(turn: Turn, request: Request, ask: object) -> Rows:
             return _decide(turn, request.principal, ask)
         case Explain():
             return explain(turn, ask.task_id)
-        case Adopt() | Drop() | CollectArtifacts():
-            return _files(turn, request.principal, ask)
-        case IssueSite() | IssuePerson() | AddCredential() | RetireCredentials() | Revoke():
-            return principals.take(turn, ask, request.principal)
-        case _:
-            return _fleet(turn, ask)
 
 
 def _files(turn: Turn, principal: str, ask: Adopt | Drop | CollectArtifacts) -> Rows:
