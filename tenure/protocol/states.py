@@ -63,6 +63,21 @@ class ArtifactState(StrEnum):
     COLLECTED = "COLLECTED"  #: not wanted any more: its contents go with the next collection
 
 
+class CampaignState(StrEnum):
+    """Where a campaign stands."""
+
+    OPEN = "OPEN"  #: takes submissions, within its dates and its budget
+    CLOSED = "CLOSED"  #: takes no more; what it has admitted goes on
+
+
+class ChargeState(StrEnum):
+    """Where what a task holds of its campaign's budget stands."""
+
+    RESERVED = "RESERVED"  #: the task has not ended
+    USED = "USED"  #: a result was accepted
+    RELEASED = "RELEASED"  #: cancelled or abandoned: its place and its cost are free again
+
+
 TASK: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         TaskState.QUEUED: frozenset({TaskState.OFFERED, TaskState.CANCELLED, TaskState.SUCCEEDED}),
@@ -125,8 +140,28 @@ ARTIFACT: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     }
 )
 
+CAMPAIGN: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {CampaignState.OPEN: frozenset({CampaignState.CLOSED}), CampaignState.CLOSED: frozenset()}
+)
+
+CHARGE: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        ChargeState.RESERVED: frozenset({ChargeState.USED, ChargeState.RELEASED}),
+        ChargeState.USED: frozenset(),
+        ChargeState.RELEASED: frozenset(),
+    }
+)
+
 TABLES: Final[Mapping[str, Mapping[str, frozenset[str]]]] = MappingProxyType(
-    {"task": TASK, "lease": LEASE, "worker": WORKER, "directive": DIRECTIVE, "artifact": ARTIFACT}
+    {
+        "task": TASK,
+        "lease": LEASE,
+        "worker": WORKER,
+        "directive": DIRECTIVE,
+        "artifact": ARTIFACT,
+        "campaign": CAMPAIGN,
+        "charge": CHARGE,
+    }
 )
 """Each machine's table by the name of its SQL table."""
 
