@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final, final
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from tenure.errors import InvalidSettings
 
@@ -14,6 +14,7 @@ _FORMS: Final = "Use redis://user:password@host:6379, rediss://... for TLS, or u
 _OPTIONS: Final = frozenset(
     {"db", "ssl_ca_certs", "ssl_ca_path", "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_keyfile"}
 )
+_OWN_KEY: Final = frozenset({"ssl_certfile", "ssl_keyfile"})
 _YES: Final = frozenset({"1", "true", "yes"})
 _DEFAULT_PORT: Final = 6379
 
@@ -46,6 +47,14 @@ class BrokerUrl:
     def encrypted(self) -> bool:
         """Whether the connection is to use TLS."""
         return self._split().scheme in _ENCRYPTED
+
+    def for_user(self, user: str, secret: str) -> str:
+        """The same broker as this user is told of it: without the options that name files of this host's own key."""
+        split = self._split()
+        options = {name: value for name, value in parse_qsl(split.query) if name not in _OWN_KEY}
+        host = split.netloc.rpartition("@")[2]
+        netloc = f"{quote(user, safe='')}:{quote(secret, safe='')}@{host}"
+        return urlunsplit((split.scheme, netloc, split.path, urlencode(options, safe="/"), ""))
 
     def parts(self) -> dict[str, object]:
         """The driver's parameters: `path`, or `host` and `port`; and, where given, user, password, db and ssl_*."""

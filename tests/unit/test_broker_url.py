@@ -68,3 +68,23 @@ def test_tls_is_asked_for_by_the_scheme() -> None:
         False,
         True,
     ]
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs"),
+    [
+        ("redis://h:7/1", "redis://tenure.main.site.lab:s@h:7/1"),
+        ("redis://admin:old@h:7", "redis://tenure.main.site.lab:s@h:7"),
+        ("redis://:old@[::1]:7", "redis://tenure.main.site.lab:s@[::1]:7"),
+        ("unix://:p@/run/my%20broker.sock?db=2", "unix://tenure.main.site.lab:s@/run/my%20broker.sock?db=2"),
+        (
+            "rediss://h?ssl_ca_certs=/ca.pem&ssl_certfile=/own.pem&ssl_keyfile=/own.key",
+            "rediss://tenure.main.site.lab:s@h?ssl_ca_certs=/ca.pem",
+        ),
+    ],
+)
+def test_a_user_is_told_the_same_broker_and_nothing_of_whoever_made_it(own: str, theirs: str) -> None:
+    told = BrokerUrl(own).for_user("tenure.main.site.lab", "s")
+
+    assert told == theirs
+    assert BrokerUrl(told).address == BrokerUrl(own).address
