@@ -6,10 +6,10 @@ never repeat what was received (it may hold a secret). Models are strict, frozen
 
 from __future__ import annotations
 
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, from_json
 
 from tenure.errors import MalformedMessage, PayloadTooLarge
 
@@ -20,6 +20,9 @@ MAX_ENTRY_BYTES: Final = 768 * 1024
 
 MAX_INT: Final = 2**53 - 1
 """Whole numbers stay exact in every JSON reader up to here (RFC 8785)."""
+
+_MANY_FIELDS: Final = 4_000
+_MOST_FIELDS: Final = 256
 
 _NAME: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"
 Name = Annotated[str, Field(pattern=_NAME)]
@@ -59,10 +62,33 @@ def decode(adapter: TypeAdapter[_M], raw: bytes, limit_bytes: int = MAX_ENTRY_BY
     if len(raw) > limit_bytes:
         message = f"a message of {len(raw)} bytes is over the limit of {limit_bytes}"
         raise PayloadTooLarge(message, "Send less, or pass a reference to a file")
+    if raw.count(b":") > _MANY_FIELDS and _has_crowd(raw):
+        raise MalformedMessage("a message could not be read: it has far more fields than any message has")
     try:
         return adapter.validate_json(raw)
     except (ValidationError, RecursionError) as error:
         raise MalformedMessage(f"a message could not be read: {describe(error)}") from None
+
+
+def _has_crowd(raw: bytes) -> bool:
+    """Whether some object in there has so many fields that to complain of each would hold everybody up.
+
+    A field needs a colon, so messages with few of them are not looked at: most are, and those are read once only.
+    """
+    try:
+        waiting: list[object] = [from_json(raw)]
+    except ValueError:
+        return False  # no JSON; whoever reads it finds that out as fast
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            found = cast("dict[str, object]", value)
+            if len(found) > _MOST_FIELDS:
+                return True
+            waiting.extend(found.values())
+        elif isinstance(value, list):
+            waiting.extend(cast("list[object]", value))
+    return False
 
 
 def describe(error: ValidationError | RecursionError) -> str:

@@ -31,6 +31,12 @@ from tenure.protocol.timing import MAX_LEASE_TTL_MS, MIN_LEASE_TTL_MS
 MAX_METRICS: Final = 4_000
 """Characters of the metrics that go with one progress message."""
 
+MOST_EVENTS: Final = 250
+"""In one report: it is applied as a whole, and nobody else is heard meanwhile."""
+
+MOST_HOLDS: Final = 10_000
+_MOST_PAIRS: Final = 1_000
+
 
 class Cause(StrEnum):
     """Why an attempt ended without a result, or was given back."""
@@ -138,6 +144,10 @@ class Held(Message):
     """`launched` is said by a worker whose launcher starts executors: it renews the offer, not an executor's lease."""
 
 
+Holds = Annotated[tuple[Held, ...], Field(max_length=MOST_HOLDS, fail_fast=True)]
+"""What a worker has in hand. The first one that cannot be read ends the reading: who writes rubbish costs little."""
+
+
 class Hello(Message):
     """The worker (re)introduces itself: at start, after a reconnect, and whenever the coordinator does not know it.
 
@@ -152,12 +162,12 @@ class Hello(Message):
     """The generation before this one on this host, if all that it had started is proved gone; else 0."""
     slots: Annotated[int, Field(ge=1, le=4096)]
     capabilities: Annotated[tuple[Name, ...], Field(min_length=1, max_length=64)]
-    labels: Pairs = ()
-    resources: Amounts = ()
+    labels: Annotated[Pairs, Field(max_length=_MOST_PAIRS, fail_fast=True)] = ()
+    resources: Annotated[Amounts, Field(max_length=_MOST_PAIRS, fail_fast=True)] = ()
     ttl_ms: Annotated[int, Field(ge=MIN_LEASE_TTL_MS, le=MAX_LEASE_TTL_MS)]
     remaining_ms: Milliseconds | None = None
     """For how long a task may still run here, on a worker that has an end of its own; None: it has none."""
-    held: tuple[Held, ...] = ()
+    held: Holds = ()
     host: Text = ""
     pid: Count = 0
     version: Text = ""
@@ -272,7 +282,7 @@ class Report(Message):
     worker_id: Name
     generation: Annotated[int, Field(ge=1, le=MAX_INT)]
     window: Annotated[int, Field(ge=0, le=4096)]
-    events: Annotated[tuple[WorkerEvent, ...], Field(max_length=2000)]
+    events: Annotated[tuple[WorkerEvent, ...], Field(max_length=MOST_EVENTS, fail_fast=True)]
 
 
 REPORT: Final = TypeAdapter(Report)
@@ -284,7 +294,7 @@ class Heartbeat(Message):
     generation: Annotated[int, Field(ge=1, le=MAX_INT)]
     sequence: Count
     window: Annotated[int, Field(ge=0, le=4096)]
-    held: tuple[Held, ...]
+    held: Holds
     remaining_ms: Milliseconds | None = None
     """As in `Hello`, at the time of this heartbeat."""
 

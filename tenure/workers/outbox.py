@@ -7,12 +7,12 @@ from threading import Condition
 from typing import TYPE_CHECKING, Final, final
 
 from tenure.protocol.message import MAX_ENTRY_BYTES
+from tenure.protocol.worker_messages import MOST_EVENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _FRAME_BYTES: Final = 512
-_MOST_EVENTS: Final = 2_000
 
 
 @final
@@ -46,7 +46,7 @@ class Outbox:
         taken: list[bytes] = []
         room = MAX_ENTRY_BYTES - _FRAME_BYTES
         with self._changed:
-            while self._events and len(taken) < _MOST_EVENTS:
+            while self._events and len(taken) < MOST_EVENTS:
                 room -= len(self._events[0]) + 1
                 if room < 0 and taken:
                     break

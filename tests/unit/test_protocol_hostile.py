@@ -1,0 +1,48 @@
+"""What is made to hold the coordinator up is refused without being read to its end."""
+
+import pytest
+from pydantic import ValidationError
+
+from tenure.errors import MalformedMessage
+from tenure.protocol.message import decode
+from tenure.protocol.worker_messages import HEARTBEAT, MOST_EVENTS, REPORT, Binding, Cause, Released, Report
+
+FRAME = '{"worker_id":"a","generation":1,"window":1,"events":[%s]}'
+BEAT = '{"generation":1,"sequence":1,"window":1,"held":[%s]}'
+HELLO = '{"kind":"hello","slots":1,"capabilities":["a"],"ttl_ms":10000,"held":[%s]}'
+
+
+def fields(count: int) -> str:
+    return "{" + ",".join(f'"{number}":1' for number in range(count)) + "}"
+
+
+@pytest.mark.parametrize("text", [fields(5_000), FRAME % fields(5_000), BEAT % fields(5_000)])
+def test_an_object_with_a_crowd_of_fields_is_not_complained_of_field_by_field(text: str) -> None:
+    with pytest.raises(MalformedMessage, match="far more fields"):
+        decode(REPORT, text.encode())
+
+
+def test_a_full_report_with_long_texts_is_no_crowd() -> None:
+    binding = Binding(task_id="0" * 26, attempt=1, fence=1, digest="0" * 64, nonce="0" * 16)
+    event = Released(binding=binding, cause=Cause.REFUSED, started=False, tree_gone=True, detail=":" * 2_000)
+    full = Report(worker_id="a", generation=1, window=1, events=(event,) * MOST_EVENTS)
+    assert decode(REPORT, full.model_dump_json().encode()) == full
+
+
+@pytest.mark.parametrize("text", [FRAME % ",".join(["{}"] * 200), FRAME % (HELLO % ",".join(["{}"] * 200))])
+def test_the_first_event_or_hold_that_cannot_be_read_ends_the_reading(text: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        REPORT.validate_json(text)
+    assert refused.value.error_count() <= 3
+
+
+def test_the_first_hold_of_a_heartbeat_that_cannot_be_read_ends_the_reading() -> None:
+    with pytest.raises(ValidationError) as refused:
+        HEARTBEAT.validate_json(BEAT % ",".join(["{}"] * 200))
+    assert refused.value.error_count() == 3
+
+
+def test_more_events_than_a_report_may_have_are_refused() -> None:
+    text = FRAME % ",".join(['{"kind":"leaving","gone":false}'] * (MOST_EVENTS + 1))
+    with pytest.raises(MalformedMessage, match="events"):
+        decode(REPORT, text.encode())
