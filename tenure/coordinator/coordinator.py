@@ -12,6 +12,7 @@ import sqlite3
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
+from tenure.broker.base import WorkerAddress
 from tenure.broker.incarnation import Incarnation, compare, require_safe
 from tenure.coordinator import (
     collection,
@@ -228,7 +229,7 @@ class Coordinator:
         if elapsed_ms - self._ensured_ms >= _ENSURE_EVERY_MS:
             self._ensured_ms = elapsed_ms
             self._check_streams()
-        raws = self._broker.heartbeats([(worker.site, worker.worker_id) for worker in workers])
+        raws = self._broker.sites.heartbeats([WorkerAddress(worker.site, worker.worker_id) for worker in workers])
         self._looked_ms = elapsed_ms
         self._try_to_write(elapsed_ms)
         return heartbeats.read(workers, raws)
