@@ -27,6 +27,7 @@ from tenure.coordinator import (
     sweeper,
 )
 from tenure.coordinator.curator import Curator
+from tenure.coordinator.journal import COORDINATOR, person_actor, site_actor
 from tenure.coordinator.turn import Memory, Outgoing, Turn
 from tenure.coordinator.wire import Wire
 from tenure.errors import BrokerFull, BrokerUnreachable, StoreError, StreamMissing, UsageError
@@ -134,7 +135,7 @@ class Coordinator:
         if idle and not scheduler.wanted(turn):
             return
         try:
-            with self._store.transaction():
+            with turn.transaction():
                 scheduler.follow_clock(turn)
                 for delivery in received:
                     self._take(turn, delivery)
@@ -168,16 +169,19 @@ class Coordinator:
         self._curator.begin(turn.out.errands)
 
     def _take(self, turn: Turn, delivery: Delivery) -> None:
+        site, person = delivery.site, delivery.person
+        turn.actor = site_actor(site) if site else person_actor(person)
         try:
-            if delivery.source:
-                reports.take(turn, delivery.source, decode(REPORT, delivery.raw))
+            if site:
+                reports.take(turn, site, decode(REPORT, delivery.raw))
             else:
-                requests.take(turn, decode(REQUEST, delivery.raw))
+                requests.take(turn, person, decode(REQUEST, delivery.raw))
         except UsageError as error:
-            where = delivery.source or "rpc"
+            where = f"the inbox of {site}" if site else f"the requests of {person}"
             if self._memory.is_first_refusal(where, error.message):
                 turn.record("malformed", f"An entry on {where} was dropped: {error.message}")
                 LOG.warning("an entry on %s was dropped: %s", where, error.message)
+        turn.actor = COORDINATOR
 
     def _one_by_one(self, received: Sequence[Delivery], ends: Sequence[End]) -> None:
         """Some entry or end breaks a rule of the store: find it, record it, and let the others through."""
@@ -194,14 +198,14 @@ class Coordinator:
         """One thing in a transaction of its own; when the store refuses it, that is recorded instead."""
         turn = self._new_turn()
         try:
-            with self._store.transaction():
+            with turn.transaction():
                 scheduler.follow_clock(turn)
                 act(turn)
         except _REFUSED as error:
             LOG.exception("%s was refused by the database", what)
             self._memory = self._load()
             turn = self._new_turn()
-            with self._store.transaction():
+            with turn.transaction():
                 turn.record("refused", f"{what} was refused by the store: {error}")
         return turn
 

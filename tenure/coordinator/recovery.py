@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from tenure.broker.base import BrokerState, EntryId
 from tenure.broker.incarnation import Incarnation, compare
-from tenure.coordinator import leases
+from tenure.coordinator import journal, leases
 from tenure.errors import BrokerFull, NamespaceTaken
 from tenure.protocol.states import LeaseState
 
@@ -32,6 +32,7 @@ def open_world(store: Database, namespace: str, now_ms: int) -> tuple[str, tuple
     store.run("create_world", (namespace, now_ms))
     store.run("add_site", (DEFAULT_SITE, "compute", now_ms))
     store.begin_epoch()
+    journal.begin(store, now_ms)
     world = store.records("world")[0]["world"]
     return str(world), tuple(str(row[0]) for row in store.rows("sites"))
 
@@ -118,7 +119,7 @@ def _start_over(turn: Turn, broker: CoordinatorBroker, identity: tuple[str, str,
     granted = [lease for lease in offers if lease.start == "granted"]
     if granted:
         broker.withdraw([(*lease.stream, lease.entry_id) for lease in granted])
-    with turn.store.transaction():
+    with turn.transaction():
         turn.store.run("set_broker", identity)
         for lease in granted:
             _again(turn, lease)

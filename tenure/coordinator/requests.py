@@ -24,6 +24,7 @@ from tenure.coordinator import (
 )
 from tenure.coordinator.addresses import word_for
 from tenure.coordinator.explanation import explain
+from tenure.coordinator.journal import person_actor
 from tenure.errors import NotEligible, UnknownTask, UsageError
 from tenure.protocol.artifact import Bundle
 from tenure.protocol.client_messages import (
@@ -68,6 +69,7 @@ def take(turn: Turn, person: str, request: Request) -> None:
     """
     client, principal = word_for(person, request.client_id), rights.principal_of(person, request)
     request = request.model_copy(update={"client_id": client, "principal": principal})
+    turn.actor = person_actor(person, principal)
     reply = turn.memory.answered.get((client, request.request_id))
     if reply is None:
         reply = _reply(turn, person, request)

@@ -7,22 +7,28 @@ repeat what was not answered. Publications are kept by the loop until the broker
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, final
 
-from tenure.broker.base import EntryId, Mailing, Publication
+from tenure.broker.base import Mailing
 from tenure.coordinator.addresses import address_of
+from tenure.coordinator.journal import COORDINATOR, NO_STEP, Actor, Step, seal
 from tenure.protocol.client_messages import MAIL, Done, Mail, Notice, Reply
 from tenure.protocol.control_messages import CONTROL, Control
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from tenure.broker.base import Publication, Stream, StreamEntry, WorkerAddress
     from tenure.clock import Entropy
     from tenure.coordinator.collection import Gathering
     from tenure.coordinator.curator import Curator
     from tenure.coordinator.errands import Errand
     from tenure.coordinator.fleet import Fleet
     from tenure.coordinator.live import LiveLeases
-    from tenure.coordinator.store.database import Database
+    from tenure.coordinator.sites import Sites
+    from tenure.coordinator.store.database import Database, Row
     from tenure.protocol.control_messages import Order
 
 _MAIL_BYTES: Final = 512 * 1024
@@ -46,6 +52,7 @@ class Memory:
     fleet: Fleet
     leases: LiveLeases
     curator: Curator
+    sites: Sites
     watchers: dict[str, set[str]] = field(default_factory=dict[str, "set[str]"])
     """Clients that asked for a notice besides the submitter, by task."""
     refused: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
@@ -90,15 +97,15 @@ class Outgoing:
     """What a turn will say once it is committed."""
 
     epoch: int
-    publications: list[Publication] = field(default_factory=list[Publication])
-    orders: dict[str, list[Order]] = field(default_factory=dict[str, "list[Order]"])
+    publications: list[Publication] = field(default_factory=list["Publication"])
+    orders: dict[WorkerAddress, list[Order]] = field(default_factory=dict["WorkerAddress", "list[Order]"])
     replies: dict[str, list[Reply]] = field(default_factory=dict[str, "list[Reply]"])
     done: dict[str, list[Done]] = field(default_factory=dict[str, "list[Done]"])
-    withdrawals: list[tuple[str, str, EntryId]] = field(default_factory=list[tuple[str, str, EntryId]])
-    departed: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """(site, worker) of executors that have left, whose keys at the broker go."""
-    streams: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """(capability or "", worker or "") whose streams must exist before anything is published."""
+    withdrawals: list[StreamEntry] = field(default_factory=list["StreamEntry"])
+    departed: list[WorkerAddress] = field(default_factory=list["WorkerAddress"])
+    """Executors that have left, whose keys at the broker go."""
+    streams: set[Stream] = field(default_factory=set["Stream"])
+    """The streams of assignments that must exist before anything is published."""
     errands: list[Errand] = field(default_factory=list["Errand"])
     """What the porter is to do."""
     gathering: Gathering | None = None
@@ -106,9 +113,9 @@ class Outgoing:
     gathered: bool = False
     """Whether a collection has read all that it has to keep."""
 
-    def order(self, worker_id: str, order: Order) -> None:
+    def order(self, worker: WorkerAddress, order: Order) -> None:
         """Tell a worker something."""
-        self.orders.setdefault(worker_id, []).append(order)
+        self.orders.setdefault(worker, []).append(order)
 
     def reply(self, client_id: str, reply: Reply) -> None:
         """Answer a client's request."""
@@ -117,8 +124,8 @@ class Outgoing:
     def mailings(self) -> list[Mailing]:
         """Orders, replies and notices as bytes, in this order."""
         mail = [
-            Mailing(raw=CONTROL.dump_json(Control(epoch=self.epoch, orders=part)), worker_id=worker_id)
-            for worker_id, orders in self.orders.items()
+            Mailing(raw=CONTROL.dump_json(Control(epoch=self.epoch, orders=part)), to=worker)
+            for worker, orders in self.orders.items()
             for part in _batches(orders)
         ]
         for client_id, replies in self.replies.items():
@@ -164,6 +171,10 @@ class Turn:
     now_ms: int
     elapsed_ms: int
     out: Outgoing
+    actor: Actor = COORDINATOR
+    """On whose word it is acting just now."""
+    events: list[Row] = field(default_factory=list["Row"])
+    """What was recorded, until it is sealed at the end of the transaction."""
 
     @property
     def leases(self) -> LiveLeases:
@@ -185,9 +196,23 @@ class Turn:
         if self.curator.ready:
             self.out.errands.append(errand)
 
-    def record(self, kind: str, text: str, *, task_id: str | None = None, worker_id: str | None = None) -> None:
-        """Add to the event log; `text` is a sentence that `tenure explain` shows as it is."""
-        self.store.run("add_event", (self.now_ms, kind, task_id, worker_id, text))
+    @contextmanager
+    def transaction(self) -> Generator[None]:
+        """One write transaction, with a seal over what was recorded in it."""
+        with self.store.transaction():
+            yield
+            seal(self)
+
+    def record(
+        self, kind: str, text: str, *, task_id: str | None = None, worker_id: str | None = None, step: Step = NO_STEP
+    ) -> None:
+        """Add to the event log; `text` is a sentence that `tenure explain` shows as it is.
+
+        Whose decision it was, and of which site, is what the turn is attending to, unless `step` says otherwise.
+        """
+        before, after, reason, principal, site = step
+        who, where = principal or self.actor.principal, site or self.actor.site
+        self.events.append((self.now_ms, kind, who, where, task_id, worker_id, reason, before, after, text))
 
     def tell(self, watcher: str, done: Done) -> None:
         """Tell the submitter and everyone who watches that a task is over or lost."""

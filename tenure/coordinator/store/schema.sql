@@ -553,7 +553,12 @@ CREATE TABLE event (
     kind TEXT NOT NULL,
     task_id TEXT,
     worker_id TEXT,
-    text TEXT NOT NULL
+    text TEXT NOT NULL,
+    principal TEXT NOT NULL DEFAULT 'unrecorded' CHECK (principal <> ''),
+    site_id TEXT,
+    reason TEXT NOT NULL DEFAULT '',
+    before TEXT NOT NULL DEFAULT '',
+    after TEXT NOT NULL DEFAULT ''
 ) STRICT;
 
 CREATE INDEX event_by_task ON event (task_id, event_id) WHERE task_id IS NOT NULL;
@@ -562,3 +567,23 @@ CREATE TRIGGER event_fixed BEFORE UPDATE ON event
 BEGIN SELECT RAISE(ABORT, 'events are only added'); END;
 CREATE TRIGGER event_kept BEFORE DELETE ON event
 BEGIN SELECT RAISE(ABORT, 'events are only added'); END;
+
+CREATE TABLE seal (
+    seal_id INTEGER PRIMARY KEY,
+    first_event INTEGER NOT NULL,
+    last_event INTEGER NOT NULL,
+    at_ms INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    digest TEXT NOT NULL CHECK (length(digest) = 64),
+    CHECK (last_event >= first_event)
+) STRICT;
+
+CREATE TRIGGER seal_follows BEFORE INSERT ON seal
+WHEN NEW.seal_id <> COALESCE((SELECT MAX(seal_id) FROM seal), 0) + 1
+     OR NEW.first_event <= COALESCE((SELECT last_event FROM seal ORDER BY seal_id DESC LIMIT 1), 0)
+BEGIN SELECT RAISE(ABORT, 'a seal follows the newest one'); END;
+CREATE TRIGGER seal_fixed BEFORE UPDATE ON seal
+BEGIN SELECT RAISE(ABORT, 'seals are only added'); END;
+CREATE TRIGGER seal_kept BEFORE DELETE ON seal
+BEGIN SELECT RAISE(ABORT, 'seals are only added'); END;
+CREATE INDEX seal_by_event ON seal (last_event);

@@ -41,10 +41,10 @@ ORDER BY w.worker_id LIMIT :limit;
 
 -- name: list_leases
 -- Leases of all states; a worker's are also those of its executors.
-SELECT l.task_id, l.fence, l.attempt, l.state, l.worker_id, COALESCE(w.site_id, p.site_id) AS site, l.generation, l.nonce, l.start, l.ttl_ms,
+SELECT l.task_id, l.fence, l.attempt, l.state, l.worker_id, l.site_id AS site, l.generation, l.nonce, l.start, l.ttl_ms,
        l.capability, l.directed_to, l.digest, l.cause, l.offered_at_ms, l.bound_at_ms, l.ended_at_ms,
        l.parent
-FROM lease l LEFT JOIN worker w ON w.worker_id = l.worker_id LEFT JOIN worker p ON p.worker_id = l.parent
+FROM lease l
 WHERE (:task_id IS NULL OR l.task_id = :task_id) AND (:state IS NULL OR l.state = :state)
       AND (:worker_id IS NULL OR :worker_id IN (l.worker_id, l.parent))
 ORDER BY l.offered_at_ms DESC, l.fence DESC LIMIT :limit;
@@ -85,14 +85,6 @@ ORDER BY position DESC LIMIT :limit;
 -- How many artifacts of each kind are in each state, counted in their index.
 SELECT kind, state, COUNT(*) FROM artifact GROUP BY kind, state ORDER BY kind, state;
 
--- name: list_events
--- The event log.
-SELECT event_id, at_ms, kind, task_id, worker_id, text
-FROM event
-WHERE (:task_id IS NULL OR task_id = :task_id) AND (:worker_id IS NULL OR worker_id = :worker_id)
-      AND (:kind IS NULL OR kind = :kind)
-ORDER BY event_id DESC LIMIT :limit;
-
 -- name: list_capabilities
 -- Open tasks by capability and state.
 SELECT capability, state, COUNT(*) AS tasks FROM task
@@ -115,14 +107,10 @@ FROM task t LEFT JOIN result r ON r.task_id = t.task_id WHERE t.task_id = ?;
 -- name: story_leases
 -- Every lease of a task, in order.
 SELECT fence, attempt, state, worker_id, cause, offered_at_ms, bound_at_ms, ended_at_ms, directed_to,
-       parent
+       parent, site_id
 FROM lease WHERE task_id = ? ORDER BY fence;
 
 -- name: story_directives
 -- Every directive of a task, in order.
 SELECT directive_id, next_attempt, action, reason, detail, state, decided_by, note, created_at_ms, decided_at_ms
 FROM directive WHERE task_id = ? ORDER BY next_attempt;
-
--- name: story_events
--- Everything else that was recorded about a task, in order.
-SELECT at_ms, kind, text FROM event WHERE task_id = ? ORDER BY event_id;

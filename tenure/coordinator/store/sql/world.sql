@@ -28,10 +28,22 @@ UPDATE world SET broker_run_id = ?, broker_marker = ?, store_address = ? WHERE i
 -- Make a site known.
 INSERT INTO site (site_id, kind, created_at_ms) VALUES (?, ?, ?) ON CONFLICT DO NOTHING;
 
--- name: sites
--- The known sites' ids.
-SELECT site_id FROM site ORDER BY site_id;
+-- name: active_sites
+-- The sites that take part, with what they are granted.
+SELECT site_id, capabilities, most_leases FROM site WHERE state = 'ACTIVE' ORDER BY site_id;
 
--- name: add_event
--- Record something that people will want explained later.
-INSERT INTO event (at_ms, kind, task_id, worker_id, text) VALUES (?, ?, ?, ?, ?);
+-- name: revoked_sites
+-- The sites that were thrown out.
+SELECT site_id FROM site WHERE state = 'REVOKED' ORDER BY site_id;
+
+-- name: active_people
+-- The people who may ask.
+SELECT person FROM person WHERE state = 'ACTIVE' ORDER BY person;
+
+-- name: revoke_site
+-- ACTIVE to REVOKED, for good.
+UPDATE site SET state = 'REVOKED', revoked_at_ms = ? WHERE site_id = ? AND state = 'ACTIVE';
+
+-- name: workers_of_site
+-- Every worker that a site ever had, with what it offers.
+SELECT worker_id, capabilities FROM worker WHERE site_id = ? ORDER BY worker_id;
