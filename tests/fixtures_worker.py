@@ -177,7 +177,7 @@ class Bench:
     def beat(self) -> Heartbeat | None:
         """The worker's newest heartbeat."""
         with self.wire.lock:
-            raw = self.coordinator.heartbeats([(SITE, WORKER)])[0]
+            raw = self.coordinator.sites.heartbeats([(SITE, WORKER)])[0]
         return HEARTBEAT.validate_json(raw) if raw else None
 
     # --- the coordinator ------------------------------------------------------------------------

@@ -196,8 +196,31 @@ class LogChunk:
     text: str
 
 
+class SiteKeys(Protocol):
+    """What the coordinator may do with all that sites have at the broker, whatever they have written there."""
+
+    def waiting(self, readers: Readers) -> Mapping[str, int]:
+        """How many entries lie in each site's inbox, by site, received or not."""
+        ...
+
+    def heartbeats(self, workers: Sequence[WorkerAddress]) -> list[bytes | None]:
+        """The heartbeat of each worker; None when there is none."""
+        ...
+
+    def cut_inbox(self, site: str, keep: int) -> int:
+        """Delete the oldest entries of an inbox but `keep`, unread; how many. Whoever is owed a verdict repeats it."""
+        ...
+
+    def forget_site(self, site: str, workers: Sequence[str], capabilities: Sequence[str]) -> None:
+        """Delete every stream, echo and heartbeat of a site that was revoked."""
+        ...
+
+
 class CoordinatorBroker(Protocol):
     """What the coordinator may do."""
+
+    sites: SiteKeys
+    """What it may do with all that sites have."""
 
     def state(self) -> BrokerState:
         """Identity and settings of the server; `marker` is "" when there is none."""
@@ -250,24 +273,8 @@ class CoordinatorBroker(Protocol):
         """Entries of that stream that were delivered and not settled."""
         ...
 
-    def heartbeats(self, workers: Sequence[WorkerAddress]) -> list[bytes | None]:
-        """The heartbeat of each worker; None when there is none."""
-        ...
-
     def post(self, mailings: Sequence[Mailing], echoes: Mapping[WorkerAddress, str], echo_ttl_ms: int) -> None:
         """Send control and reply messages, and set the echo of each worker."""
-        ...
-
-    def waiting(self, readers: Readers) -> Mapping[str, int]:
-        """How many entries lie in each site's inbox, by site, received or not."""
-        ...
-
-    def cut_inbox(self, site: str, keep: int) -> int:
-        """Delete the oldest entries of an inbox but `keep`, unread; how many. Whoever is owed a verdict repeats it."""
-        ...
-
-    def forget_site(self, site: str, workers: Sequence[str], capabilities: Sequence[str]) -> None:
-        """Delete every stream, echo and heartbeat of a site that was revoked."""
         ...
 
 
@@ -286,7 +293,7 @@ class WorkerBroker(Protocol):
         ...
 
     def look(self, entry: StreamEntry) -> Handout | None:
-        """The assignment at that entry of the site's, delivered to nobody by this; None when it is not there any more."""
+        """The assignment at that entry, delivered to nobody by this; None when it is not there (any more)."""
         ...
 
     def orders(self, *, after: EntryId, block_ms: int) -> list[Delivery]:

@@ -12,7 +12,7 @@ in one call. Nothing else in the package spells a key.
 | `hb:<site>:<worker>` | string, TTL | that worker | coordinator | ttl, grace and margin |
 | `echo:<site>:<worker>` | string, TTL | coordinator | that worker | two ttl |
 | `log:<site>:<task>:<fence>` | stream | workers of the site | clients, coordinator | trimmed, expires |
-| `stg:<site>:<task>:<fence>:<nonce>:<digest>` | string | one executor | coordinator | until promoted or discarded, expires |
+| `stg:<site>:<task>:<fence>:<nonce>:<digest>` | string | one executor | coordinator | until promoted, expires |
 | `rpc:<person>` | stream, group | clients of the person | coordinator | until committed |
 | `reply:<person>:<client>` | stream | coordinator | that client | trimmed, expires |
 | `obj:<digest>` | string | coordinator, clients | everyone | until collected |
@@ -29,8 +29,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
+from tenure.broker.base import Stream, WorkerAddress
+
 if TYPE_CHECKING:
-    from tenure.broker.base import ClientAddress, LogKey, Stream, WorkerAddress
+    from collections.abc import Sequence
+
+    from tenure.broker.base import ClientAddress, LogKey
 
 GROUP: Final = "tenure"
 """The one consumer group of every stream that is read through a group."""
@@ -81,6 +85,12 @@ class Keys:
     def of_departed(self, worker: WorkerAddress) -> tuple[str, ...]:
         """What is left of an executor that has departed."""
         return self.control(worker), self.echo(worker), self.heartbeat(worker)
+
+    def of_site(self, site: str, workers: Sequence[str], capabilities: Sequence[str]) -> list[str]:
+        """What a site has but for what ends by itself: what its tasks have printed, and what they have staged."""
+        streams = [Stream(site, each) for each in capabilities] + [Stream(site, worker_id=each) for each in workers]
+        left = [key for each in workers for key in self.of_departed(WorkerAddress(site, each))]
+        return [self.inbox(site), *map(self.assignments, streams), *left]
 
     def incarnation(self) -> str:
         """The marker by which a broker that has lost its data is recognised."""

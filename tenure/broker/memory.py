@@ -21,13 +21,14 @@ from tenure.broker.base import (
     WorkerAddress,
 )
 from tenure.broker.keys import DEFAULT_PERSON, ContentKeys
+from tenure.broker.memory_sites import MemorySites, cut
 from tenure.broker.memory_store import START, MemoryStore, MemoryStream
 from tenure.errors import BrokerFull, BrokerUnreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from tenure.broker.base import LogChunk, LogKey, Mailing, Publication, Readers, StreamEntry
+    from tenure.broker.base import LogChunk, LogKey, Mailing, Publication, Readers, SiteKeys, StreamEntry
     from tenure.broker.keys import Keys
     from tenure.protocol.assignment import Assignment
 
@@ -59,12 +60,16 @@ class MemoryBroker:
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MemoryCoordinator:
     """The coordinator's face; see `CoordinatorBroker`."""
 
     store: MemoryStore
     keys: Keys
+    sites: SiteKeys = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sites = MemorySites(self.store, self.keys)
 
     def state(self) -> BrokerState:
         """See `CoordinatorBroker.state`."""
@@ -96,7 +101,8 @@ class MemoryCoordinator:
         departed: Sequence[WorkerAddress] = (),
     ) -> None:
         """See `CoordinatorBroker.settle`."""
-        self._forget(key for each in departed for key in self.keys.of_departed(each))
+        for key in (key for each in departed for key in self.keys.of_departed(each)):
+            self.store.remove(key)
         self.withdraw(ended)
         for each in deliveries:
             self._remove(self.keys.inbox(each.site) if each.site else self.keys.rpc(each.person), each.entry_id)
@@ -121,10 +127,6 @@ class MemoryCoordinator:
         found = self.store.stream(self.keys.assignments(stream)) or MemoryStream()
         return [PendingEntry(at, worker) for at, worker in sorted(found.pending.items())]
 
-    def heartbeats(self, workers: Sequence[WorkerAddress]) -> list[bytes | None]:
-        """See `CoordinatorBroker.heartbeats`."""
-        return [self.store.get(self.keys.heartbeat(each)) for each in workers]
-
     def post(self, mailings: Sequence[Mailing], echoes: Mapping[WorkerAddress, str], echo_ttl_ms: int) -> None:
         """See `CoordinatorBroker.post`."""
         for each in mailings:
@@ -132,27 +134,6 @@ class MemoryCoordinator:
             _append(self.store, key, each.raw, each.kept)
         for worker, echo in echoes.items():
             self.store.put(self.keys.echo(worker), echo.encode(), echo_ttl_ms)
-
-    def waiting(self, readers: Readers) -> Mapping[str, int]:
-        """See `CoordinatorBroker.waiting`."""
-        inboxes = {site: self.store.stream(self.keys.inbox(site)) for site in readers.sites}
-        return {site: len(inbox.entries) if inbox else 0 for site, inbox in inboxes.items()}
-
-    def cut_inbox(self, site: str, keep: int) -> int:
-        """See `CoordinatorBroker.cut_inbox`."""
-        key = self.keys.inbox(site)
-        found = self.store.stream(key)
-        return _cut(self.store.change(key), keep) if found and len(found.entries) > keep else 0
-
-    def forget_site(self, site: str, workers: Sequence[str], capabilities: Sequence[str]) -> None:
-        """See `CoordinatorBroker.forget_site`."""
-        streams = [*(Stream(site, each) for each in capabilities), *(Stream(site, "", each) for each in workers)]
-        self._forget((self.keys.inbox(site), *map(self.keys.assignments, streams)))
-        self._forget(key for each in workers for key in self.keys.of_departed(WorkerAddress(site, each)))
-
-    def _forget(self, keys: Iterable[str]) -> None:
-        for key in keys:
-            self.store.remove(key)
 
     def _origins(self, readers: Readers) -> dict[str, tuple[str, str]]:
         inboxes = {self.keys.inbox(site): (site, "") for site in readers.sites}
@@ -334,14 +315,7 @@ def _append(store: MemoryStore, key: str, entry: object, kept: int) -> None:
     store.add(key, entry)
     stream = store.change(key)
     stream.undelivered.clear()
-    _cut(stream, kept)
-
-
-def _cut(stream: MemoryStream, keep: int) -> int:
-    surplus = max(len(stream.entries) - keep, 0)
-    for _ in range(surplus):
-        del stream.entries[next(iter(stream.entries))]
-    return surplus
+    cut(stream, kept)
 
 
 def _text(raw: bytes | None) -> str:

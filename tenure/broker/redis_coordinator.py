@@ -7,14 +7,15 @@ whoever ran before. All writes of a call travel at once.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, cast, final
 
 from tenure.broker import redis_publishing
-from tenure.broker.base import BrokerState, PendingEntry, Stream, WorkerAddress
+from tenure.broker.base import BrokerState, PendingEntry, WorkerAddress
 from tenure.broker.keys import GROUP, ContentKeys
 from tenure.broker.redis_entries import MESSAGE, deliveries, parse_id
 from tenure.broker.redis_errors import first_word
+from tenure.broker.redis_sites import RedisSites
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
         Publication,
         PublishOutcome,
         Readers,
+        SiteKeys,
+        Stream,
         StreamEntry,
         WithdrawOutcome,
     )
@@ -41,12 +44,16 @@ _PENDING_PAGE: Final = 1_000
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RedisCoordinator:
     """The coordinator's face. One thread uses it; whoever made the connection closes it, from any thread."""
 
     connection: RedisConnection
     keys: Keys
+    sites: SiteKeys = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sites = RedisSites(self.connection, self.keys)
 
     def state(self) -> BrokerState:
         """See `CoordinatorBroker.state`."""
@@ -120,12 +127,6 @@ class RedisCoordinator:
                 return found
             start = f"({found[-1].entry_id}"
 
-    def heartbeats(self, workers: Sequence[WorkerAddress]) -> list[bytes | None]:
-        """See `CoordinatorBroker.heartbeats`."""
-        if not workers:
-            return []
-        return cast("list[bytes | None]", self.connection.call("MGET", *map(self.keys.heartbeat, workers)))
-
     def post(self, mailings: Sequence[Mailing], echoes: Mapping[WorkerAddress, str], echo_ttl_ms: int) -> None:
         """See `CoordinatorBroker.post`."""
         commands: list[Command] = []
@@ -140,24 +141,6 @@ class RedisCoordinator:
         commands.extend(("EXPIRE", key, life) for key, life in lives.items())
         commands.extend(("SET", self.keys.echo(to), echo, "PX", echo_ttl_ms) for to, echo in echoes.items())
         self._all(commands)
-
-    def waiting(self, readers: Readers) -> Mapping[str, int]:
-        """See `CoordinatorBroker.waiting`."""
-        lengths = self._all([("XLEN", self.keys.inbox(site)) for site in readers.sites])
-        return dict(zip(readers.sites, cast("list[int]", lengths), strict=True))
-
-    def cut_inbox(self, site: str, keep: int) -> int:
-        """See `CoordinatorBroker.cut_inbox`."""
-        return cast("int", self.connection.call("XTRIM", self.keys.inbox(site), "MAXLEN", "=", keep))
-
-    def forget_site(self, site: str, workers: Sequence[str], capabilities: Sequence[str]) -> None:
-        """See `CoordinatorBroker.forget_site`."""
-        keys = [self.keys.inbox(site), *(self.keys.assignments(Stream(site, each)) for each in capabilities)]
-        for address in (WorkerAddress(site, each) for each in workers):
-            own = Stream(site, worker_id=address.worker_id)
-            keys.extend((self.keys.assignments(own), *self.keys.of_departed(address)))
-        # What a site has filled may be large, and a DEL would let everyone wait for the memory to be given back.
-        self.connection.call("UNLINK", *keys)
 
     def _read(self, readers: Readers, options: tuple[str | int, ...], after: str, block_ms: int) -> list[Delivery]:
         origins = {key.encode(): origin for key, origin in self._origins(readers).items()}

@@ -183,7 +183,7 @@ def test_streams_that_are_there_are_left_alone(bench: Bench, opened: Coordinator
 def test_nothing_to_do_is_no_error(opened: CoordinatorBroker, bench: Bench) -> None:
     assert opened.publish([]) == []
     assert opened.withdraw([]) == []
-    assert opened.heartbeats([]) == []
+    assert opened.sites.heartbeats([]) == []
     opened.settle([])
     opened.post([], {}, 1_000)
     bench.worker().report([])
@@ -275,8 +275,8 @@ def test_a_heartbeat_is_seen_until_its_time_is_over(bench: Bench, opened: Coordi
     who = [W1, W2]
     bench.worker().beat(b"alive", 150)
 
-    assert opened.heartbeats(who) == [b"alive", None]
-    bench.until(lambda: opened.heartbeats(who) == [None, None], "the heartbeat is over")
+    assert opened.sites.heartbeats(who) == [b"alive", None]
+    bench.until(lambda: opened.sites.heartbeats(who) == [None, None], "the heartbeat is over")
 
 
 def test_a_worker_that_says_farewell_has_no_heartbeat(bench: Bench, opened: CoordinatorBroker) -> None:
@@ -284,7 +284,7 @@ def test_a_worker_that_says_farewell_has_no_heartbeat(bench: Bench, opened: Coor
     worker.beat(b"alive", 60_000)
     worker.farewell()
 
-    assert opened.heartbeats([W1]) == [None]
+    assert opened.sites.heartbeats([W1]) == [None]
 
 
 def test_a_heartbeat_is_answered_with_the_coordinators_echo(bench: Bench, opened: CoordinatorBroker) -> None:
@@ -305,7 +305,7 @@ def test_nothing_is_kept_for_a_worker_that_has_departed(bench: Bench, opened: Co
     opened.post(mail, {departed: "1:1:1", W1: "1:1:1"}, 60_000)
     opened.settle([], [], [departed, WorkerAddress("lab", "w1.x1")])
 
-    assert opened.heartbeats([departed, W1]) == [None, b"alive"]
+    assert opened.sites.heartbeats([departed, W1]) == [None, b"alive"]
     assert [len(worker.orders(after=START, block_ms=0)) for worker in (gone, there)] == [0, 1]
     assert [worker.beat(b"alive", 60_000) for worker in (gone, there)] == ["", "1:1:1"]
 
@@ -362,6 +362,74 @@ def test_a_client_that_is_gone_does_not_fill_the_broker(bench: Bench, opened: Co
 
     assert 64 <= len(left) < 80
     assert {each.raw for each in left} == {large}
+
+
+# --- sites ---------------------------------------------------------------------------------------
+
+
+def test_what_waits_in_each_sites_inbox_is_counted_until_it_is_settled(bench: Bench, opened: CoordinatorBroker) -> None:
+    bench.worker().report([b"one", b"two", b"three"])
+    received = opened.receive(readers=READERS, limit=1, block_ms=0)
+    readers = Readers(("lab", "elsewhere"), READERS.people)
+
+    assert opened.sites.waiting(readers) == {"lab": 3, "elsewhere": 0}
+    assert opened.sites.waiting(Readers((), READERS.people)) == {}
+    opened.settle(received)
+    assert opened.sites.waiting(readers) == {"lab": 2, "elsewhere": 0}
+
+
+def test_the_oldest_of_an_inbox_can_be_cut_off(bench: Bench, opened: CoordinatorBroker) -> None:
+    """Also what was received: it is settled or not, and never seen again."""
+    bench.worker().report([b"one", b"two", b"three", b"four"])
+    received = opened.receive(readers=READERS, limit=1, block_ms=0)
+
+    assert opened.sites.cut_inbox("lab", 2) == 2
+    assert opened.sites.cut_inbox("lab", 2) == 0
+    assert opened.sites.cut_inbox("elsewhere", 2) == 0
+    assert opened.unsettled(readers=READERS, limit=9) == []
+    opened.settle(received)
+    assert [d.raw for d in opened.receive(readers=READERS, limit=9, block_ms=0)] == [b"three", b"four"]
+    bench.worker().report([b"five"])
+    assert opened.sites.cut_inbox("lab", 0) == 3
+
+
+def test_nothing_is_left_of_a_site_that_is_forgotten(bench: Bench, opened: CoordinatorBroker, make: Make) -> None:
+    other = Stream("yard", "cpu")
+    opened.ensure_streams(readers=Readers(("yard",)), assignments=[other, Stream("yard", worker_id="w1")])
+    opened.publish([make(1), make(2, worker_id="w1"), Publication(EntryId(1, 3), make(3).assignment, other)])
+    for site in ("lab", "yard"):
+        bench.worker(site=site).report([b"one"])
+        bench.worker(site=site).beat(b"alive", 60_000)
+    there = WorkerAddress("yard", "w1")
+    opened.post([Mailing(b"a", W1), Mailing(b"b", there)], {W1: "1:1:1", there: "1:1:1"}, 60_000)
+
+    opened.sites.forget_site("lab", ["w1", "w2"], ["cpu", "gpu"])
+
+    assert [opened.published(stream) for stream in (CPU, OWN, other)] == [START, START, EntryId(1, 3)]
+    assert opened.sites.heartbeats([W1, there]) == [None, b"alive"]
+    assert opened.sites.waiting(Readers(("lab", "yard"))) == {"lab": 0, "yard": 1}
+    gone, left = bench.worker(), bench.worker(site="yard")
+    assert [len(worker.orders(after=START, block_ms=0)) for worker in (gone, left)] == [0, 1]
+    assert [worker.beat(b"alive", 60_000) for worker in (gone, left)] == ["", "1:1:1"]
+    with pytest.raises(StreamMissing):
+        gone.report([b"two"])
+
+
+def test_no_site_sees_anything_of_another_ones_worker_of_the_same_name(
+    bench: Bench, opened: CoordinatorBroker, make: Make
+) -> None:
+    opened.ensure_streams(
+        readers=Readers(("yard",)), assignments=[Stream("yard", "cpu"), Stream("yard", worker_id="w1")]
+    )
+    opened.publish([make(1), make(2, worker_id="w1")])
+    opened.post([Mailing(b"a", W1)], {W1: "1:1:1"}, 60_000)
+    namesake = bench.worker(site="yard")
+
+    assert take(namesake) == []
+    assert namesake.orders(after=START, block_ms=0) == []
+    assert namesake.beat(b"alive", 60_000) == ""
+    assert opened.sites.heartbeats([W1]) == [None]
+    assert len(take(bench.worker())) == 2
 
 
 # --- incarnations and limits ---------------------------------------------------------------------
@@ -430,7 +498,7 @@ def test_a_full_broker_takes_no_heartbeat_and_does_not_pretend_to(bench: Bench, 
 
     with pytest.raises(BrokerFull):
         worker.beat(b"second", 60_000)
-    bench.until(lambda: opened.heartbeats([W1]) == [None], "the first heartbeat is over")
+    bench.until(lambda: opened.sites.heartbeats([W1]) == [None], "the first heartbeat is over")
 
 
 def test_a_closed_worker_says_so(bench: Bench, opened: CoordinatorBroker) -> None:

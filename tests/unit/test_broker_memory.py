@@ -71,7 +71,7 @@ def test_the_newest_writes_can_be_lost(store: MemoryStore, broker: MemoryBroker)
     store.lose_newest(2)
 
     assert received(broker) == [b"one"]
-    assert broker.coordinator().heartbeats([W1]) == [None]
+    assert broker.coordinator().sites.heartbeats([W1]) == [None]
 
 
 def test_lost_deliveries_and_settlements_come_back(store: MemoryStore, broker: MemoryBroker) -> None:

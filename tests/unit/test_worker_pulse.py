@@ -8,6 +8,7 @@ from tenure.testing import ManualClock
 from tenure.workers.desk import Desk
 from tenure.workers.freight import StoreAddress
 from tenure.workers.pulse import Pulse
+from tests.broker_names import W1
 from tests.fixtures_worker_core import Core
 
 TTL_MS = 1_000
@@ -22,6 +23,6 @@ def test_a_heartbeat_can_be_read_for_as_long_as_a_coordinator_waits_for_the_next
     pulse.turn(worker)
 
     clock.advance_ms(expiry_ms(TTL_MS) - 1)
-    assert broker.coordinator().heartbeats([("lab", "w1")]) != [None]
+    assert broker.coordinator().sites.heartbeats([W1]) != [None]
     clock.advance_ms(1)
-    assert broker.coordinator().heartbeats([("lab", "w1")]) == [None]
+    assert broker.coordinator().sites.heartbeats([W1]) == [None]
