@@ -204,7 +204,8 @@ class Coordinator:
         except _REFUSED as error:
             LOG.exception("%s was refused by the database", what)
             self._memory = self._load()
-            turn = self._new_turn()
+            turn, actor = self._new_turn(), turn.actor
+            turn.actor = actor
             with turn.transaction():
                 turn.record("refused", f"{what} was refused by the store: {error}")
         return turn

@@ -17,14 +17,16 @@ if TYPE_CHECKING:
 
 FILTERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
-        "tasks": ("task_id", "state", "capability", "run", "key"),
+        "tasks": ("task_id", "state", "capability", "run", "campaign", "key"),
         "workers": ("worker_id", "state", "site", "executor_of"),
         "leases": ("task_id", "state", "worker_id"),
         "directives": ("directive_id", "task_id", "state"),
         "quarantine": ("quarantine_id", "task_id", "reason"),
         "artifacts": ("task_id", "kind", "state"),
-        "events": ("task_id", "worker_id", "kind"),
+        "events": ("task_id", "worker_id", "kind", "site", "principal"),
         "capabilities": (),
+        "campaigns": ("campaign", "state"),
+        "usage": ("campaign",),
         "sites": ("site", "state", "kind"),
         "clients": ("person", "state", "role"),
         "credentials": ("holder", "name"),
@@ -33,7 +35,9 @@ FILTERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 """By which columns each list can be filtered."""
 
 _REPLY_BYTES: Final = 512 * 1024
-_DECODED: Final = frozenset({"capabilities", "labels", "resources", "failure", "report", "outputs", "notes"})
+_DECODED: Final = frozenset(
+    {"capabilities", "devices", "people", "labels", "resources", "failure", "report", "outputs", "notes"}
+)
 """Columns of JSON text that was written here. A task's value is whatever its worker sent, and stays a text."""
 
 

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 from tenure.coordinator import (
     admission,
     adoption,
+    campaigns,
     cancellation,
     collection,
     directives,
+    event_pages,
     heartbeats,
     inquiries,
     leases,
@@ -27,6 +29,8 @@ from tenure.coordinator.explanation import explain
 from tenure.coordinator.journal import person_actor
 from tenure.errors import NotEligible, UnknownTask, UsageError
 from tenure.protocol.artifact import Bundle
+from tenure.protocol.audit_messages import ReadEvents
+from tenure.protocol.campaign_messages import CloseCampaign, CreateCampaign
 from tenure.protocol.client_messages import (
     Adopt,
     Assign,
@@ -109,6 +113,10 @@ def _rows(turn: Turn, request: Request, ask: object) -> Rows:
             return _files(turn, request.principal, ask)
         case IssueSite() | IssuePerson() | AddCredential() | RetireCredentials() | Revoke():
             return principals.take(turn, ask, request.principal)
+        case ReadEvents():
+            return event_pages.read(turn, ask)
+        case CreateCampaign() | CloseCampaign():
+            return campaigns.take(turn, ask, request.principal)
         case _:
             return _fleet(turn, ask)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tenure.broker.keys import DEFAULT_PERSON
 from tenure.errors import NotAllowed
+from tenure.protocol.audit_messages import ReadEvents
 from tenure.protocol.client_messages import Cancel, Explain, Query, Submit, Watch
 from tenure.protocol.principal_messages import Role
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from tenure.coordinator.turn import Turn
     from tenure.protocol.client_messages import Request
 
-_READS: Final = (Watch, Query, Explain)
+_READS: Final = (Watch, Query, Explain, ReadEvents)
 _STEPS_OF_SUBMITTERS: Final = (Submit, Cancel)
 _FOR_OPERATORS: Final = frozenset({"credentials"})
 """Lists that only operators may read."""

@@ -13,6 +13,8 @@ from pydantic import Field, TypeAdapter
 
 from tenure.protocol.artifact import Bundle
 from tenure.protocol.assignment import Attempt, Fence
+from tenure.protocol.audit_messages import ReadEvents
+from tenure.protocol.campaign_messages import CloseCampaign, Cost, CreateCampaign
 from tenure.protocol.message import Count, Message, Milliseconds, Name, TaskId, Text
 from tenure.protocol.principal_messages import AddCredential, IssuePerson, IssueSite, RetireCredentials, Revoke
 from tenure.protocol.states import TaskState
@@ -34,6 +36,8 @@ Listed = Literal[
     "sites",
     "clients",
     "credentials",
+    "campaigns",
+    "usage",
     "status",
 ]
 """What can be read as a list."""
@@ -47,11 +51,16 @@ class Item(Message):
 
 
 class Submit(Message):
-    """Store these tasks. All are admitted or none; `watch` asks for a notice when each is done."""
+    """Store these tasks. All are admitted or none; `watch` asks for a notice when each is done.
+
+    They count against `campaign`, and each of them costs `cost`. Sites are told neither.
+    """
 
     kind: Literal["submit"] = "submit"
     items: Annotated[tuple[Item, ...], Field(min_length=1, max_length=2_000)]
     watch: bool = True
+    campaign: Name | None = None
+    cost: Cost | None = None
 
 
 class Watch(Message):
@@ -179,7 +188,10 @@ Ask = Annotated[
     | IssuePerson
     | AddCredential
     | RetireCredentials
-    | Revoke,
+    | Revoke
+    | ReadEvents
+    | CreateCampaign
+    | CloseCampaign,
     Field(discriminator="kind"),
 ]
 
