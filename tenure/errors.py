@@ -130,9 +130,27 @@ class UnknownPrincipal(UsageError):
 
 
 class NameTaken(UsageError):
-    """A site or a person of that name is or was known; names are never used again."""
+    """A site, a person or a campaign of that name is or was known; names are never used again."""
 
     code = "name_taken"
+
+
+class UnknownCampaign(UsageError):
+    """No campaign of that name exists."""
+
+    code = "unknown_campaign"
+
+
+class OutsideCampaign(UsageError):
+    """The campaign does not allow this submission: it is not open, or not for this person, work or device."""
+
+    code = "outside_campaign"
+
+
+class OverBudget(UsageError):
+    """The campaign has less left than the submission would take; nothing of it was stored."""
+
+    code = "over_budget"
 
 
 class UnknownArtifact(UsageError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tenure.clock import sortable_id
+from tenure.coordinator import charges
 from tenure.coordinator.directives import ready
 from tenure.errors import KeyConflict, UsageError
 from tenure.protocol.client_messages import Admitted, Reply
@@ -25,11 +26,13 @@ def admit(turn: Turn, request: Request, ask: Submit) -> Reply:
         MalformedMessage, PayloadTooLarge: an envelope cannot be read.
         KeyConflict: a key was used before with other bytes.
         UsageError: an envelope is for another world.
+        OutsideCampaign, OverBudget: the campaign does not allow it; see `charges`.
     """
     opened = [_open(turn, item.envelope) for item in ask.items]
     admitted: list[Admitted] = []
     rows: list[tuple[object, ...]] = []
     fresh_keys: dict[str, tuple[str, str]] = {}
+    fresh: list[charges.Fresh] = []
     for item, (envelope, raw) in zip(ask.items, opened, strict=True):
         sha = digest(raw)
         known = turn.store.row("task_by_key", (item.key,)) or _within(fresh_keys, item.key)
@@ -38,10 +41,14 @@ def admit(turn: Turn, request: Request, ask: Submit) -> Reply:
             continue
         task_id = sortable_id(turn.now_ms, turn.entropy)
         fresh_keys[item.key] = (task_id, sha)
+        fresh.append((task_id, envelope))
         rows.append(_row(turn, request, ask, (task_id, item.key, sha), envelope, raw))
         admitted.append(Admitted(task_id=task_id, state=TaskState.QUEUED, fresh=True))
         ready(turn, envelope.capability, turn.now_ms + envelope.delay_ms)
+    reserved = charges.of_submission(turn, ask, request.principal, fresh)
     turn.store.run_many("insert_task", rows)
+    if reserved:
+        turn.store.run_many("insert_charge", reserved)
     capabilities = sorted({envelope.capability for envelope, _ in opened})
     return Reply(request_id=request.request_id, admitted=tuple(admitted), warnings=warnings(turn, capabilities))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 from tenure.clock import sortable_id
-from tenure.coordinator import leases
+from tenure.coordinator import charges, leases
 from tenure.errors import DirectiveDecided, UnknownDirective
 from tenure.protocol.client_messages import Done
 from tenure.protocol.envelope import Retry, open_envelope
@@ -77,6 +77,7 @@ def decide(turn: Turn, wanted: str, *, approve: bool, by: str, note: str) -> str
     Raises:
         UnknownDirective: no such directive, and no pending one of such a task.
         DirectiveDecided: it was decided before.
+        OverBudget: the task's campaign has no time left for another attempt.
     """
     row = turn.store.row("directive", (wanted,)) or turn.store.row("pending_directive_of_task", (wanted,))
     row = row or turn.store.row("newest_directive_of_task", (wanted,))
@@ -86,6 +87,7 @@ def decide(turn: Turn, wanted: str, *, approve: bool, by: str, note: str) -> str
     if state != DirectiveState.PENDING:
         raise DirectiveDecided(f"directive {directive_id} is {state} already", "A decision is never changed")
     if approve:
+        charges.require_time_for_another(turn, task_id)
         _approve(turn, directive_id, by, note)
         _requeue_lost(turn, task_id, next_attempt)
     else:

@@ -8,6 +8,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from tenure.coordinator import campaigns
+from tenure.broker.keys import DEFAULT_SITE
+from tenure.coordinator import scheduler
 from tenure.errors import UnknownTask
 from tenure.protocol.artifact import Bundle
 from tenure.protocol.envelope import CallWork, Envelope, open_envelope
@@ -45,6 +48,7 @@ def explain(turn: Turn, task_id: str) -> list[Line]:
         raise UnknownTask(f"there is no task {task_id}", "See `tenure tasks list`")
     envelope = open_envelope(task[9])
     story = [_submitted(task, envelope)]
+    story[0]["text"] += campaigns.story(turn, task_id)
     for lease in turn.store.rows("story_leases", (task_id,)):
         story.extend(_lease(lease))
     for directive in turn.store.rows("story_directives", (task_id,)):
@@ -85,8 +89,8 @@ def _given(envelope: Envelope) -> str:
 
 
 def _lease(lease: Row) -> list[Line]:
-    fence, attempt, state, worker_id, cause, offered_ms, bound_ms, ended_ms, directed_to, parent = lease
-    where = f" to {directed_to}" if directed_to else ""
+    fence, attempt, state, worker_id, cause, offered_ms, bound_ms, ended_ms, directed_to, parent, site = lease
+    where = f" to {directed_to}" if directed_to else "" if site == DEFAULT_SITE else f" to site {site}"
     lines = [_line(offered_ms, "offered", f"Attempt {attempt} was offered{where} under fence {fence}.")]
     if bound_ms is not None:
         who = worker_id or "A worker that was not heard"
@@ -160,10 +164,10 @@ def why_waiting(turn: Turn, task: Row, envelope: Envelope) -> str:
     if not_before_ms > turn.now_ms:
         return f"it may not start for another {(not_before_ms - turn.now_ms) / 1000:.1f} s"
     if envelope.requirements.directed:
-        worker, reasons = turn.fleet.choose(envelope.capability, envelope.requirements, envelope.timeout_ms)
+        worker, reasons = scheduler.choose(turn, envelope)
         return reasons if worker is None else f"{worker.worker_id} can take it and will be given it next"
     if envelope.capability not in turn.fleet.capabilities():
         return f"no active worker offers capability {envelope.capability!r}"
-    if turn.fleet.free(envelope.capability) - turn.leases.offered(envelope.capability) <= 0:
+    if not scheduler.rooms(turn, envelope.capability):
         return f"every slot for {envelope.capability!r} is taken"
     return "it is next in line"

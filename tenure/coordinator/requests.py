@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from tenure.broker.base import Stream
 from tenure.coordinator import (
     admission,
     adoption,
@@ -227,9 +228,11 @@ def _assign(turn: Turn, ask: Assign) -> Rows:
         raise NotEligible(f"task {ask.task_id} is {task[1]}, not QUEUED", "See `tenure explain`")
     envelope = open_envelope(task[3])
     reason = worker.why_not(envelope.capability, envelope.requirements, envelope.timeout_ms)
+    if not reason and worker.site in turn.memory.sites.full(turn.leases.of_sites):
+        reason = f"site {worker.site} holds as many leases as it may"
     if reason:
         raise NotEligible(f"task {ask.task_id} cannot be given to {ask.worker_id}: {reason}", "Choose another worker")
-    leases.offer(turn, [((task[0], task[2], task[3], task[6], task[5]), envelope, ask.worker_id)])
+    leases.offer(turn, [((task[0], task[2], task[3], task[6], task[5]), envelope, Stream(worker.site, "", worker.worker_id))])
     lease = turn.leases.get(ask.task_id)
     if lease is None:
         raise NotEligible(f"task {ask.task_id} waits for its newest checkpoint to be stored", "Ask again in a moment")

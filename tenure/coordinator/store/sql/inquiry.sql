@@ -3,26 +3,28 @@
 -- name: list_tasks
 -- Tasks with their current lease and end.
 SELECT t.task_id, t.state, t.capability, t.run, t.priority, t.next_attempt AS attempt, l.fence, l.worker_id,
-       t.submitted_at_ms, t.ended_at_ms, t.principal, t.envelope, r.value, r.failure,
+       t.submitted_at_ms, t.ended_at_ms, t.principal, c.campaign, t.envelope, r.value, r.failure,
        r.outputs, r.notes
 FROM task t
 LEFT JOIN lease l ON l.task_id = t.task_id AND l.fence = (SELECT MAX(fence) FROM lease WHERE task_id = t.task_id)
 LEFT JOIN result r ON r.task_id = t.task_id
+LEFT JOIN charge c ON c.task_id = t.task_id
 WHERE (:state IS NULL OR t.state = :state) AND (:capability IS NULL OR t.capability = :capability)
-      AND (:run IS NULL OR t.run = :run)
+      AND (:run IS NULL OR t.run = :run) AND (:campaign IS NULL OR c.campaign = :campaign)
 ORDER BY t.position DESC LIMIT :limit;
 
 -- name: find_task
 -- The same for the one task of an id or of an idempotency key, found by its index.
 SELECT t.task_id, t.state, t.capability, t.run, t.priority, t.next_attempt AS attempt, l.fence, l.worker_id,
-       t.submitted_at_ms, t.ended_at_ms, t.principal, t.envelope, r.value, r.failure,
+       t.submitted_at_ms, t.ended_at_ms, t.principal, c.campaign, t.envelope, r.value, r.failure,
        r.outputs, r.notes
 FROM task t
 LEFT JOIN lease l ON l.task_id = t.task_id AND l.fence = (SELECT MAX(fence) FROM lease WHERE task_id = t.task_id)
 LEFT JOIN result r ON r.task_id = t.task_id
+LEFT JOIN charge c ON c.task_id = t.task_id
 WHERE t.task_id = COALESCE(:task_id, (SELECT task_id FROM task WHERE idempotency_key = :key))
       AND (:state IS NULL OR t.state = :state) AND (:capability IS NULL OR t.capability = :capability)
-      AND (:run IS NULL OR t.run = :run)
+      AND (:run IS NULL OR t.run = :run) AND (:campaign IS NULL OR c.campaign = :campaign)
 LIMIT :limit;
 
 -- name: list_workers
