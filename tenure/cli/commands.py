@@ -7,6 +7,7 @@ import click
 from tenure.cli.artifacts import artifacts
 from tenure.cli.broker import broker
 from tenure.cli.cancel import cancel
+from tenure.cli.clients import clients
 from tenure.cli.completion import completion
 from tenure.cli.coordinator import coordinator
 from tenure.cli.demo import demo
@@ -21,6 +22,7 @@ from tenure.cli.map import map_rows
 from tenure.cli.quarantine import quarantine
 from tenure.cli.run_assignment import run_assignment
 from tenure.cli.sections import Sections
+from tenure.cli.sites import sites
 from tenure.cli.submit import submit
 from tenure.cli.tasks import tasks
 from tenure.cli.up import up
@@ -50,6 +52,7 @@ def tenure() -> None:
 tenure.section("Start here", demo, up)
 tenure.section("Work", submit, map_rows, wait, result, logs, cancel, explain)
 tenure.section("Records", tasks, workers, leases, directives, quarantine, artifacts)
+tenure.section("Who takes part", sites, clients)
 tenure.section("Parts of a fleet", broker, coordinator, worker, launchers)
 tenure.section("Help", doctor, completion)
 tenure.add_command(run_assignment)  # launchers call it, so the help does not list it

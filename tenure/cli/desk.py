@@ -22,9 +22,11 @@ from tenure.clock import SystemClock, SystemEntropy
 from tenure.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from tenure.broker.url import BrokerUrl
+    from tenure.cli.credentials import Nodes
     from tenure.client.contents import Contents
     from tenure.client.handle import Handle
     from tenure.client.logs import LogReader
@@ -73,12 +75,19 @@ def _open_client(settings: Settings) -> AbstractContextManager[Fleet]:
     return open_client(settings)
 
 
+def _open_nodes(urls: Sequence[BrokerUrl]) -> AbstractContextManager[Nodes]:
+    from tenure.cli.credentials import open_nodes
+
+    return open_nodes(urls)
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Session:
     """What commands are given by the program, and fakes by tests."""
 
     open_client: Callable[[Settings], AbstractContextManager[Fleet]] = _open_client
+    open_nodes: Callable[[Sequence[BrokerUrl]], AbstractContextManager[Nodes]] = _open_nodes
     clock: Clock = field(default_factory=SystemClock)
     entropy: Entropy = field(default_factory=SystemEntropy)
 

@@ -57,9 +57,11 @@ WHERE (:person IS NULL OR p.person = :person) AND (:state IS NULL OR p.state = :
 ORDER BY p.person LIMIT :limit;
 
 -- name: list_credentials
--- The digests that the broker should let in, with what belongs to their holders' rights.
-SELECT c.holder, c.name, c.secret_digest, c.issued_at_ms, COALESCE(s.capabilities, '[]') AS capabilities
-FROM credential c LEFT JOIN site s ON c.holder = 'site' AND s.site_id = c.name
+-- The digests that the broker should let in, with what their holders' rights follow from.
+SELECT c.holder, c.name, c.secret_digest, c.issued_at_ms, COALESCE(s.capabilities, '[]') AS capabilities, p.role
+FROM credential c
+LEFT JOIN site s ON c.holder = 'site' AND s.site_id = c.name
+LEFT JOIN person p ON c.holder = 'person' AND p.person = c.name
 WHERE c.retired_at_ms IS NULL AND (:holder IS NULL OR c.holder = :holder) AND (:name IS NULL OR c.name = :name)
 ORDER BY c.holder, c.name, c.issued_at_ms LIMIT :limit;
 
