@@ -21,6 +21,7 @@ from tenure.protocol.states import LeaseState, TaskState
 from tenure.protocol.worker_messages import NEVER_RETRIED, Binding, Failure, FailureKind, Finished, Outcome
 
 if TYPE_CHECKING:
+    from tenure.broker.base import WorkerAddress
     from tenure.coordinator.fleet import WorkerView
     from tenure.coordinator.live import LiveLease
     from tenure.coordinator.store.database import Row
@@ -74,12 +75,12 @@ def holds(lease: LiveLease, worker: WorkerView, binding: Binding) -> bool:
 def judge(turn: Turn, worker: WorkerView, binding: Binding, verdict: Verdict, reason: Reason | None = None) -> None:
     """Tell a worker the verdict on what it reported about an attempt."""
     turn.out.order(
-        worker.worker_id,
+        worker.address,
         Judged(task_id=binding.task_id, fence=binding.fence, nonce=binding.nonce, verdict=verdict, reason=reason),
     )
 
 
-def why_not(turn: Turn, worker_id: str, binding: Binding, scope: tuple[str, str] | None = None) -> Reason | None:
+def why_not(turn: Turn, who: WorkerAddress, binding: Binding, scope: tuple[str, str] | None = None) -> Reason | None:
     """Why something under this binding is refused; None when it was accepted before from this very executor.
 
     Checks in a fixed order, so that one fault always gives one reason.
@@ -93,7 +94,7 @@ def why_not(turn: Turn, worker_id: str, binding: Binding, scope: tuple[str, str]
     identity = _wrong_identity(turn, task, lease, binding, scope)
     if identity is not None:
         return identity
-    return _wrong_holder(turn, lease, worker_id, binding) or _wrong_state(turn, task, lease, binding)
+    return _wrong_holder(turn, lease, who, binding) or _wrong_state(turn, task, lease, binding)
 
 
 def _wrong_identity(
@@ -110,9 +111,11 @@ def _wrong_identity(
     return None
 
 
-def _wrong_holder(turn: Turn, lease: Row, worker_id: str, binding: Binding) -> Reason | None:
-    if lease[4] and lease[4] != worker_id:
-        worker = turn.fleet.get(worker_id)
+def _wrong_holder(turn: Turn, lease: Row, who: WorkerAddress, binding: Binding) -> Reason | None:
+    if lease[10] != who.site:
+        return Reason.WRONG_SITE
+    if lease[4] and lease[4] != who.worker_id:
+        worker = turn.fleet.get(who.worker_id)
         is_sibling = worker is not None and worker.executor_of and worker.executor_of == lease[8]
         return Reason.SECOND_EXECUTOR if is_sibling else Reason.WRONG_WORKER
     if lease[5] and lease[5] != binding.nonce:
@@ -139,7 +142,12 @@ def _wrong_state(turn: Turn, task: Row, lease: Row, binding: Binding) -> Reason 
 
 
 def is_for(turn: Turn, lease: LiveLease, worker: WorkerView) -> bool:
-    """Whether an offer is for this worker: what is for a parent is for its executors, and for nobody's for none."""
+    """Whether an offer is for this worker: what is for a parent is for its executors, and for nobody's for none.
+
+    Whatever it is, it is for workers of one site only.
+    """
+    if worker.site != lease.site:
+        return False
     if not worker.executor_of:
         return lease.directed_to in {"", worker.worker_id}
     return turn.fleet.parent(worker) is not None and lease.directed_to in {"", worker.executor_of}
@@ -170,6 +178,7 @@ def _guard(worker: WorkerView, report: Finished) -> dict[str, object]:
         "attempt": binding.attempt,
         "digest": binding.digest,
         "worker_id": worker.worker_id,
+        "site": worker.site,
         "nonce": binding.nonce,
         "world": report.scope.world,
         "run": report.scope.run,
@@ -185,7 +194,7 @@ def _complete(turn: Turn, worker: WorkerView, report: Finished) -> bool:
 
 
 def _check(turn: Turn, worker: WorkerView, report: Finished, bundle: Bundle) -> None:
-    errand = ResultCheck(worker.worker_id, report, bundle)
+    errand = ResultCheck(worker.address, report, bundle)
     if not turn.curator.waits(errand.key, turn.elapsed_ms):
         turn.ask_porter(errand)
 
@@ -211,9 +220,9 @@ def _conclude(turn: Turn, lease: LiveLease, worker: WorkerView, report: Finished
     state = _end_task(turn, lease, task[1], failure)
     insert_result(turn, report, worker.worker_id, lease.fence, verified)
     if verified is not None:
-        _promote(turn, report.binding, verified)
+        _promote(turn, lease.site, report.binding, verified)
     elif report.outputs is not None:
-        promotion.discard(turn, place_of(report.binding))
+        promotion.discard(turn, place_of(lease.site, report.binding))
     turn.tell(
         watcher,
         Done(
@@ -249,7 +258,7 @@ def insert_result(turn: Turn, report: Finished, worker_id: str, fence: int, outp
     )
 
 
-def _promote(turn: Turn, binding: Binding, bundle: Bundle) -> None:
+def _promote(turn: Turn, site: str, binding: Binding, bundle: Bundle) -> None:
     artifact = Artifact(
         task_id=binding.task_id,
         fence=binding.fence,
@@ -258,7 +267,7 @@ def _promote(turn: Turn, binding: Binding, bundle: Bundle) -> None:
         ordinal=0,
         name="",
         bundle=bundle,
-        place=place_of(binding),
+        place=place_of(site, binding),
     )
     promotion.record(turn, artifact)
 
@@ -282,7 +291,7 @@ def _failed_attempt(turn: Turn, lease: LiveLease, failure: Failure, duration_ms:
 
 def _refuse(turn: Turn, worker: WorkerView, report: Finished) -> None:
     binding = report.binding
-    reason = why_not(turn, worker.worker_id, binding, (report.scope.world, report.scope.run))
+    reason = why_not(turn, worker.address, binding, (report.scope.world, report.scope.run))
     if reason is None:
         judge(turn, worker, binding, Verdict.DUPLICATE)
         return

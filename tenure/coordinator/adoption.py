@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
 from tenure.artifacts.jobs import StagingPlace
+from tenure.broker.base import WorkerAddress
 from tenure.clock import sortable_id
 from tenure.coordinator import acceptance, directives, promotion
-from tenure.coordinator.errands import AdoptionCheck, Artifact
+from tenure.coordinator.errands import AdoptionCheck, Artifact, place_of
 from tenure.errors import NotAdoptable
 from tenure.protocol.artifact import Bundle
 from tenure.protocol.client_messages import Done
@@ -33,6 +34,8 @@ _RETENTION: Final = "policy: the retention time of quarantined files"
 _PORTION: Final = 100
 _SEE: Final = "See `tenure quarantine list`"
 _TOO_LATE: Final = frozenset({Reason.LEASE_EXPIRED, Reason.LEASE_RELEASED, Reason.STALE_FENCE})
+_NEVER: Final = frozenset({Reason.WRONG_SITE, Reason.SITE_REVOKED})
+"""Whoever speaks for another site, or was thrown out, is not believed later either."""
 _DECIDED: Final = {"adopt": "adopted", "drop": "dropped", "expire": "kept for its time and then discarded"}
 
 
@@ -51,7 +54,7 @@ class Evidence:
     def place(self) -> StagingPlace:
         """Where its files lie."""
         binding = self.report.binding
-        return StagingPlace(task_id=binding.task_id, fence=binding.fence, nonce=binding.nonce)
+        return place_of(self.site, binding)
 
 
 def adopt(turn: Turn, ask: Adopt, by: str) -> Rows:
@@ -102,13 +105,13 @@ def drop(turn: Turn, ask: Drop, by: str) -> Rows:
 
 def expire(turn: Turn, retention_ms: int) -> None:
     """Discard the files of results that nobody has decided about for the retention time; the records stay."""
-    for quarantine_id, task_id, fence, nonce in turn.store.rows(
+    for quarantine_id, site, task_id, fence, nonce in turn.store.rows(
         "quarantine_past_retention", (turn.now_ms - retention_ms, _PORTION)
     ):
         if turn.curator.knows(("adoption", quarantine_id)):
             continue
         _decide(turn, (quarantine_id, task_id), "expire", _RETENTION, "")
-        promotion.discard(turn, StagingPlace(task_id=task_id, fence=fence, nonce=nonce))
+        promotion.discard(turn, StagingPlace(site=site, task_id=task_id, fence=fence, nonce=nonce))
 
 
 def _undecided(turn: Turn, quarantine_id: str) -> Evidence:
@@ -131,9 +134,10 @@ def _require_adoptable(turn: Turn, evidence: Evidence) -> None:
     binding = report.binding
     if report.outcome.failure is not None:
         raise NotAdoptable(f"it is a failure ({report.outcome.failure.kind}), not a result", "Drop it")
-    reason = acceptance.why_not(turn, evidence.worker_id, binding, (report.scope.world, report.scope.run))
-    if reason not in _TOO_LATE or evidence.reason == Reason.WRONG_SITE:
-        why = evidence.reason if evidence.reason == Reason.WRONG_SITE else (reason or "an accepted report of its lease")
+    who = WorkerAddress(evidence.site, evidence.worker_id)
+    reason = acceptance.why_not(turn, who, binding, (report.scope.world, report.scope.run))
+    if reason not in _TOO_LATE or evidence.reason in _NEVER:
+        why = evidence.reason if evidence.reason in _NEVER else (reason or "an accepted report of its lease")
         raise NotAdoptable(f"it is not merely late: {why}", "Drop it")
     task = turn.store.row("task", (binding.task_id,))
     if task is None:

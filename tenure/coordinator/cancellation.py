@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tenure.broker.base import WorkerAddress
 from tenure.coordinator import directives, leases
+from tenure.coordinator.journal import Step
 from tenure.errors import UnknownTask
 from tenure.protocol.client_messages import Done
 from tenure.protocol.control_messages import Stop, StopReason
@@ -45,6 +47,14 @@ def cancel(turn: Turn, task_id: str, by: str, reason: str) -> TaskState:
     return TaskState.CANCELLING
 
 
+def note_unoffered(turn: Turn, task_id: str, watcher: str, who: str) -> None:
+    """Record and tell that a task was cancelled which was still in the queue; `who` says by whom and why."""
+    proof = "it had not been offered to anyone"
+    step = Step(TaskState.QUEUED, TaskState.CANCELLED)
+    turn.record("cancelled", f"{who}: {proof}.", task_id=task_id, step=step)
+    turn.tell(watcher, Done(task_id=task_id, state=TaskState.CANCELLED, detail=proof))
+
+
 def _over(turn: Turn, task_id: str, watcher: str, before: TaskState, proof: str) -> TaskState:
     turn.store.run("task_state", (TaskState.CANCELLED, turn.now_ms, task_id, before))
     turn.record("cancelled", f"Cancelled: {proof}.", task_id=task_id)
@@ -57,7 +67,7 @@ def _stop(turn: Turn, lease: LiveLease) -> None:
     stop = Stop(task_id=lease.task_id, fence=lease.fence, reason=StopReason.CANCELLED)
     for worker_id in (lease.worker_id or lease.holder or lease.directed_to, lease.parent):
         if worker_id:
-            turn.out.order(worker_id, stop)
+            turn.out.order(WorkerAddress(lease.site, worker_id), stop)
 
 
 def _deny_pending(turn: Turn, task_id: str, by: str) -> None:

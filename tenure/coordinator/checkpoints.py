@@ -36,14 +36,14 @@ def take(turn: Turn, worker: WorkerView, event: Checkpointed) -> None:
         return
     if _let_go(turn, worker, event):
         return
-    errand = CheckpointCheck(worker.worker_id, event)
+    errand = CheckpointCheck(worker.address, event)
     if not turn.curator.waits(errand.key, turn.elapsed_ms):
         turn.ask_porter(errand)
 
 
 def checked(turn: Turn, errand: CheckpointCheck, end: Ended) -> None:
     """The porter has read a staged checkpoint, or could not: take it into the records, or let it go."""
-    worker, event = turn.fleet.get(errand.worker_id), errand.event
+    worker, event = turn.fleet.get(errand.who.worker_id), errand.event
     if worker is None:
         return
     problem = end.problem
@@ -65,7 +65,7 @@ def checked(turn: Turn, errand: CheckpointCheck, end: Ended) -> None:
         ordinal=event.ordinal,
         name=event.name,
         bundle=event.bundle,
-        place=place_of(binding),
+        place=place_of(errand.who.site, binding),
     )
     promotion.record(turn, artifact)
 
@@ -75,7 +75,7 @@ def _let_go(turn: Turn, worker: WorkerView, event: Checkpointed) -> bool:
     binding = event.binding
     lease = turn.leases.get(binding.task_id)
     if lease is None or lease.state is not LeaseState.ACTIVE or not acceptance.holds(lease, worker, binding):
-        reason = acceptance.why_not(turn, worker.worker_id, binding) or Reason.TASK_OVER
+        reason = acceptance.why_not(turn, worker.address, binding) or Reason.TASK_OVER
         _refuse(turn, worker, event, str(reason))
         return True
     newest = turn.store.row("newest_checkpoint", (binding.task_id,))
@@ -98,4 +98,4 @@ def _refuse(turn: Turn, worker: WorkerView, event: Checkpointed, why: str) -> No
 def _tell_kept(turn: Turn, worker: WorkerView, event: Checkpointed) -> None:
     binding = event.binding
     kept = Kept(task_id=binding.task_id, fence=binding.fence, nonce=binding.nonce, ordinal=event.ordinal)
-    turn.out.order(worker.worker_id, kept)
+    turn.out.order(worker.address, kept)

@@ -85,9 +85,9 @@ def go_on(turn: Turn) -> None:
             return  # more was accepted meanwhile than one portion
         turn.out.gathered = True
         places = tuple(
-            StagingPlace(task_id=task_id, fence=fence, nonce=nonce)
+            StagingPlace(site=site, task_id=task_id, fence=fence, nonce=nonce)
             for query in ("places_of_leases", "places_of_artifacts", "places_of_quarantine")
-            for task_id, fence, nonce in turn.store.rows(query)
+            for site, task_id, fence, nonce in turn.store.rows(query)
         )
         turn.ask_porter(
             Collecting(

@@ -24,6 +24,7 @@ from tenure.coordinator import (
     reports,
     requests,
     scheduler,
+    sites,
     sweeper,
 )
 from tenure.coordinator.curator import Curator
@@ -86,8 +87,8 @@ class Coordinator:
         self._broker = broker
         self._clock = clock
         self._entropy = entropy
-        self._world, self._sites = recovery.open_world(store, options.namespace, clock.now_ms())
-        self._wire = Wire(broker, self._sites)
+        self._world = recovery.open_world(store, options.namespace, clock.now_ms())
+        self._wire = Wire(broker)
         self._offers = sweeper.UnclaimedOffers(broker, options.unclaimed_ms)
         self._curator = Curator(porter, options.artifacts)
         self._began_ms = clock.now_ms()
@@ -112,7 +113,9 @@ class Coordinator:
                 self._regain()
             self._wire.publish()
             received = self._broker.receive(
-                sites=self._sites, limit=self._options.batch_limit, block_ms=self._block_ms(block_ms)
+                readers=self._memory.sites.readers(),
+                limit=self._options.batch_limit,
+                block_ms=self._block_ms(block_ms),
             )
             self._turn(received, look=self._look_due())
         except (BrokerFull, BrokerUnreachable, StreamMissing):
@@ -186,7 +189,7 @@ class Coordinator:
     def _one_by_one(self, received: Sequence[Delivery], ends: Sequence[End]) -> None:
         """Some entry or end breaks a rule of the store: find it, record it, and let the others through."""
         for delivery in received:
-            turn = self._alone(partial(self._take, delivery=delivery), f"An entry on {delivery.source or 'rpc'}")
+            turn = self._alone(partial(self._take, delivery=delivery), f"An entry on {_where(delivery)}")
             self._settle_ends(turn, ())
             self._talk(turn, [delivery], [])
         for end in ends:
@@ -212,10 +215,10 @@ class Coordinator:
 
     def _talk(self, turn: Turn, received: Sequence[Delivery], news: News) -> None:
         self._wall_ahead_ms = self._memory.wall_ahead_ms
-        echoes = {worker.worker_id: heartbeats.echo(self.epoch, worker) for worker, _ in news}
+        echoes = {worker.address: heartbeats.echo(self.epoch, worker) for worker, _ in news}
         echo_ttl_ms = max((worker.ttl_ms for worker, _ in news), default=1_000) * 2
         self._wire.add(turn.out.publications, turn.out.withdrawals)
-        self._wire.ensure(turn.out.streams)
+        self._wire.ensure(turn.out.streams, self._memory.sites.readers())
         self._wire.publish()
         self._wire.post(turn.out.mailings(), echoes, echo_ttl_ms)
         self._wire.settle(received, turn.out.departed)
@@ -248,7 +251,7 @@ class Coordinator:
         worker = next(iter(self._memory.fleet), None)
         if worker is None or not (self._is_full or self._memory.leases.have_silent(elapsed_ms)):
             return
-        taken = self._wire.post([], {worker.worker_id: heartbeats.echo(self.epoch, worker)}, worker.ttl_ms * 2)
+        taken = self._wire.post([], {worker.address: heartbeats.echo(self.epoch, worker)}, worker.ttl_ms * 2)
         if not taken:
             recovery.full_term(self._memory, elapsed_ms)
             if not self._is_full:
@@ -284,8 +287,11 @@ class Coordinator:
         self._curator.restore()
         self._wire.publish()
         self._blind = False
-        while received := self._broker.unsettled(sites=self._sites, limit=self._options.batch_limit):
+        while received := self._unsettled():
             self._turn(received, look=False)
+
+    def _unsettled(self) -> list[Delivery]:
+        return self._broker.unsettled(readers=self._memory.sites.readers(), limit=self._options.batch_limit)
 
     def _new_turn(self) -> Turn:
         return Turn(
@@ -304,6 +310,7 @@ class Coordinator:
             fleet=registry.load(self._store, elapsed_ms),
             leases=leases.load(self._store, elapsed_ms),
             curator=self._curator,
+            sites=sites.load(self._store),
             retention_ms=self._options.quarantine_retention_ms,
             heard_until_ms=elapsed_ms,
             wall_ahead_ms=self._wall_ahead_ms,
@@ -320,3 +327,8 @@ class Coordinator:
         if due_ms > 0:
             limit_ms = min(limit_ms, max(1, due_ms - self._clock.now_ms()))
         return 0 if scheduler.wanted(self._new_turn()) else limit_ms
+
+
+def _where(delivery: Delivery) -> str:
+    """The stream that an entry came on, for people."""
+    return f"the inbox of {delivery.site}" if delivery.site else f"the requests of {delivery.person}"

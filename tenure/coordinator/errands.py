@@ -14,6 +14,7 @@ from tenure.protocol.artifact import Blob, Bundle
 from tenure.protocol.worker_messages import Binding, Checkpointed, Finished
 
 if TYPE_CHECKING:
+    from tenure.broker.base import WorkerAddress
     from tenure.artifacts.jobs import Job
     from tenure.coordinator.store.database import Row
 
@@ -21,9 +22,9 @@ Key = tuple[str | int, ...]
 Kind = Literal["outputs", "checkpoint", "log"]
 
 
-def place_of(binding: Binding) -> StagingPlace:
-    """Where the executor of that binding stages."""
-    return StagingPlace(task_id=binding.task_id, fence=binding.fence, nonce=binding.nonce)
+def place_of(site: str, binding: Binding) -> StagingPlace:
+    """Where the executor of that binding stages, at its site."""
+    return StagingPlace(site=site, task_id=binding.task_id, fence=binding.fence, nonce=binding.nonce)
 
 
 @final
@@ -57,7 +58,7 @@ def open_artifact(row: Row) -> Artifact:
         ordinal=row[4],
         name=row[5],
         bundle=Bundle(manifest=manifest, files=row[8], size=row[9]),
-        place=StagingPlace(task_id=row[0], fence=row[11], nonce=row[12]),
+        place=StagingPlace(site=row[13], task_id=row[0], fence=row[11], nonce=row[12]),
     )
 
 
@@ -66,7 +67,7 @@ def open_artifact(row: Row) -> Artifact:
 class ResultCheck:
     """Read the staged outputs of a result that would be accepted now."""
 
-    worker_id: str
+    who: WorkerAddress
     report: Finished
     bundle: Bundle
 
@@ -78,7 +79,7 @@ class ResultCheck:
 
     def job(self, number: int) -> Job:
         """What the porter does."""
-        return Verify(number=number, place=place_of(self.report.binding), bundle=self.bundle)
+        return Verify(number=number, place=place_of(self.who.site, self.report.binding), bundle=self.bundle)
 
 
 @final
@@ -86,7 +87,7 @@ class ResultCheck:
 class CheckpointCheck:
     """Read a staged checkpoint of an attempt that runs."""
 
-    worker_id: str
+    who: WorkerAddress
     event: Checkpointed
 
     @property
@@ -97,7 +98,7 @@ class CheckpointCheck:
 
     def job(self, number: int) -> Job:
         """What the porter does."""
-        return Verify(number=number, place=place_of(self.event.binding), bundle=self.event.bundle)
+        return Verify(number=number, place=place_of(self.who.site, self.event.binding), bundle=self.event.bundle)
 
 
 @final
@@ -149,7 +150,7 @@ class Discarding:
     @property
     def key(self) -> Key:
         """One per place."""
-        return ("discard", self.place.task_id, self.place.fence, self.place.nonce)
+        return ("discard", self.place.site, self.place.task_id, self.place.fence, self.place.nonce)
 
     def job(self, number: int) -> Job:
         """What the porter does."""

@@ -162,9 +162,11 @@ def _answer(turn: Turn, worker: WorkerView, event: ExecutorGone) -> None:
     if lease is None:
         _refuse(turn, worker, binding, Reason.UNKNOWN_FENCE)
         return
-    attempt, digest, _, _, worker_id, _, _, _, parent, directed_to = lease
+    attempt, digest, _, _, worker_id, _, _, _, parent, directed_to, site = lease
     if (attempt, digest) != (binding.attempt, binding.digest):
         _refuse(turn, worker, binding, Reason.DIGEST_MISMATCH if digest != binding.digest else Reason.WRONG_ATTEMPT)
+    elif site != worker.site:
+        _refuse(turn, worker, binding, Reason.WRONG_SITE)
     elif parent != worker.worker_id if worker_id else directed_to not in {"", worker.worker_id}:
         _refuse(turn, worker, binding, Reason.WRONG_WORKER)
     else:

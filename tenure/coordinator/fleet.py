@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, final
 
+from tenure.broker.base import Stream, WorkerAddress
 from tenure.protocol.durations import duration_text
 from tenure.protocol.states import WorkerState
 
@@ -49,6 +50,17 @@ class WorkerView:
     """Resources that its live directed leases use."""
     remaining_ms: int | None = None
     """For how long a task may still run there, as it has said last; None: it has no end of its own."""
+
+    @property
+    def address(self) -> WorkerAddress:
+        """Where it is written to and heard."""
+        return WorkerAddress(self.site, self.worker_id)
+
+    def streams(self) -> list[Stream]:
+        """The streams that it reads: of its capabilities at its site, and its own. An executor reads none."""
+        if self.executor_of:
+            return []
+        return [Stream(self.site, name) for name in self.capabilities] + [Stream(self.site, "", self.worker_id)]
 
     @property
     def takes(self) -> bool:
@@ -104,6 +116,19 @@ def _lack(label: tuple[str, str]) -> str:
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """Which sites can be given nothing more, and which let what they were offered lie."""
+
+    full: frozenset[str] = frozenset()
+    idle: frozenset[str] = frozenset()
+
+    def key(self, worker: WorkerView) -> tuple[bool, int]:
+        """Grows with how well a worker can be given something."""
+        return worker.site not in self.idle, worker.free()
+
+
+@final
 class Fleet:
     """All workers that are not OFFLINE, by id."""
 
@@ -140,14 +165,16 @@ class Fleet:
             for name in worker.capabilities
         )
 
-    def free(self, capability: str) -> int:
-        """How many more assignments the ACTIVE workers of a capability want in hand, together.
+    def free(self, capability: str) -> dict[str, int]:
+        """How many more assignments the ACTIVE workers of a capability want in hand, together, by site.
 
         Executors read no stream, and workers that were registered by hand no capability's.
         """
-        return sum(
-            worker.free() for worker in self._workers.values() if capability in worker.capabilities and worker.takes
-        )
+        free: dict[str, int] = {}
+        for worker in self._workers.values():
+            if capability in worker.capabilities and worker.takes:
+                free[worker.site] = free.get(worker.site, 0) + worker.free()
+        return free
 
     def ends_early(self, capability: str) -> bool:
         """Whether some worker of that capability has an end of its own."""
@@ -155,11 +182,15 @@ class Fleet:
             worker.remaining_ms is not None and capability in worker.capabilities for worker in self._workers.values()
         )
 
-    def lacks_time(self, capability: str, timeout_ms: int | None) -> str:
-        """Why no worker of that capability can run a task for so long; "" when one can, or when there is none."""
+    def lacks_time(self, capability: str, timeout_ms: int | None, site: str | None = None) -> str:
+        """Why no worker of that capability, at a site or anywhere, can run a task for so long.
+
+        "" when one can, or when there is none.
+        """
         if timeout_ms is None:
             return ""
-        reasons = [worker.lacks_time(timeout_ms) for worker in self._offering(capability)]
+        workers = [worker for worker in self._offering(capability) if site in {None, worker.site}]
+        reasons = [worker.lacks_time(timeout_ms) for worker in workers]
         return "; ".join(reasons[:3]) if all(reasons) else ""
 
     def _offering(self, capability: str) -> list[WorkerView]:
@@ -171,12 +202,14 @@ class Fleet:
         ]
 
     def choose(
-        self, capability: str, needs: Requirements, timeout_ms: int | None = None
+        self, capability: str, needs: Requirements, timeout_ms: int | None = None, *, sites: Rank | None = None
     ) -> tuple[WorkerView | None, str]:
         """The eligible worker with most room (ties: lowest id), or None and why no worker is eligible.
 
-        A worker that was registered by hand is eligible only where it is named.
+        A worker that was registered by hand is eligible only where it is named, none is at a site that is full, and one
+        at an idle site is chosen last.
         """
+        sites = sites or Rank()
         reasons: list[str] = []
         best: WorkerView | None = None
         for worker in self:
@@ -185,9 +218,11 @@ class Fleet:
             reason = worker.why_not(capability, needs, timeout_ms)
             if not reason and worker.by_hand and needs.worker is None:
                 reason = f"{worker.worker_id} was registered by hand and takes only what it is assigned"
+            elif not reason and worker.site in sites.full:
+                reason = f"site {worker.site} holds as many leases as it may"
             if reason:
                 reasons.append(reason)
-            elif best is None or worker.free() > best.free():
+            elif best is None or sites.key(worker) > sites.key(best):
                 best = worker
         if best is not None:
             return best, ""

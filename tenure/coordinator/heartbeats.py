@@ -46,11 +46,11 @@ def read(workers: Sequence[WorkerView], raws: Sequence[bytes | None]) -> list[tu
 def apply(turn: Turn, worker: WorkerView, beat: Heartbeat) -> None:
     """Renew what a new heartbeat lists, stop what is not the worker's, and note what it has lost."""
     if beat.generation > worker.generation:
-        turn.out.order(worker.worker_id, SayHello())
+        turn.out.order(worker.address, SayHello())
         return
     if beat.generation < worker.generation:
         # An older agent writes over the newer one's heartbeats until it is told to end.
-        turn.out.order(worker.worker_id, Registered(generation=worker.generation))
+        turn.out.order(worker.address, Registered(generation=worker.generation))
         return
     worker.beat, worker.seen_ms, worker.heard_ms = beat.sequence, turn.elapsed_ms, turn.elapsed_ms
     worker.remaining_ms = beat.remaining_ms
@@ -60,7 +60,7 @@ def apply(turn: Turn, worker: WorkerView, beat: Heartbeat) -> None:
     if worker.state is WorkerState.STALE:
         registry.change_state(turn, worker, WorkerState.ACTIVE)
     elif worker.state is WorkerState.DRAINING and beat.window > 0:
-        turn.out.order(worker.worker_id, Drain())  # the order was lost: it still wants work
+        turn.out.order(worker.address, Drain())  # the order was lost: it still wants work
     listed: set[tuple[str, int]] = set()
     for held in beat.held:
         listed.add((held.task_id, held.fence))
@@ -94,7 +94,7 @@ def _renew(turn: Turn, worker: WorkerView, held: Held) -> None:
             lease.renewed_ms = turn.elapsed_ms
     if held.state in {"claimed", "launched", "running"} and (lease is None or not mine or lease.stopping):
         reason = StopReason.CANCELLED if lease is not None and mine else StopReason.SUPERSEDED
-        turn.out.order(worker.worker_id, Stop(task_id=held.task_id, fence=held.fence, reason=reason))
+        turn.out.order(worker.address, Stop(task_id=held.task_id, fence=held.fence, reason=reason))
 
 
 def _may_hold(turn: Turn, lease: LiveLease, worker: WorkerView, held: Held) -> bool:

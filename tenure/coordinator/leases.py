@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tenure.broker.base import EntryId, Publication
+from tenure.broker.base import EntryId, Publication, Stream
 from tenure.coordinator import logs, promotion
 from tenure.coordinator.live import LiveLease, LiveLeases
 from tenure.protocol.assignment import Assignment, Ticket
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from tenure.protocol.envelope import Envelope
     from tenure.protocol.worker_messages import Binding
 
-Candidate = tuple["Row", "Envelope", str]
-"""A ready task's row (id, digest, envelope bytes, next attempt, run), its envelope, the worker it is directed to."""
+Candidate = tuple["Row", "Envelope", Stream]
+"""A ready task's row (id, digest, envelope bytes, next attempt, run), its envelope, and the stream that it goes to."""
 
 
 def offer(turn: Turn, candidates: Sequence[Candidate]) -> None:
@@ -58,7 +58,7 @@ def offer(turn: Turn, candidates: Sequence[Candidate]) -> None:
         return
     first_fence, first_outbox = counters[0] - len(candidates) + 1, counters[1] - len(candidates) + 1
     rows: list[tuple[object, ...]] = []
-    for index, ((task_id, digest, raw, attempt, run), envelope, directed_to) in enumerate(candidates):
+    for index, ((task_id, digest, raw, attempt, run), envelope, stream) in enumerate(candidates):
         lease = LiveLease(
             task_id=task_id,
             fence=first_fence + index,
@@ -68,8 +68,9 @@ def offer(turn: Turn, candidates: Sequence[Candidate]) -> None:
             state=LeaseState.OFFERED,
             start=envelope.start,
             ttl_ms=envelope.lease_ttl_ms,
+            site=stream.site,
             capability=envelope.capability,
-            directed_to=directed_to,
+            directed_to=stream.worker_id,
             entry_id=EntryId(turn.out.epoch, first_outbox + index),
             renewed_ms=turn.elapsed_ms,
             needs=envelope.requirements if envelope.requirements.directed else None,
@@ -115,6 +116,7 @@ def bind(turn: Turn, lease: LiveLease, binding: Binding, worker_id: str, *, afte
             binding.fence,
             binding.attempt,
             binding.digest,
+            worker.site if worker else lease.site,
         ),
     )
     if changed != 1:
@@ -128,6 +130,7 @@ def note_bound(turn: Turn, lease: LiveLease, worker_id: str, nonce: str, after_b
     """Keep in memory that a lease has been bound; the bind itself is a renewal."""
     worker = turn.fleet.get(worker_id)
     turn.leases.bound(lease)
+    turn.memory.sites.idle.discard(lease.site)
     lease.worker_id, lease.nonce, lease.after_beat = worker_id, nonce, after_beat
     lease.generation = worker.generation if worker else 0
     lease.parent = worker.executor_of if worker else ""
@@ -152,8 +155,7 @@ def forget(turn: Turn, lease: LiveLease) -> None:
             worker.bound -= 1
             turn.memory.directed_ready = True  # its room may be what a directed task waits for, whoever had it
     _reserve(turn, lease, -1)
-    capability, worker_id = lease.stream
-    turn.out.withdrawals.append((capability, worker_id, lease.entry_id))
+    turn.out.withdrawals.append(lease.entry)
 
 
 def load(store: Database, elapsed_ms: int) -> LiveLeases:
@@ -182,6 +184,7 @@ def load(store: Database, elapsed_ms: int) -> LiveLeases:
                 stopping=row[17] == TaskState.CANCELLING,
                 doubted_ms=elapsed_ms if row[18] else -1,
                 parent=row[19],
+                site=row[20],
                 needs=envelope.requirements if envelope.requirements.directed else None,
             )
         )
@@ -208,6 +211,7 @@ def _row(lease: LiveLease, now_ms: int) -> tuple[object, ...]:
         lease.entry_id.major,
         lease.entry_id.minor,
         now_ms,
+        lease.site,
     )
 
 
@@ -233,10 +237,4 @@ def _publication(turn: Turn, lease: LiveLease, raw: bytes, *, exclusive: bool) -
         ttl_ms=lease.ttl_ms,
         checkpoint=promotion.starting_point(turn, lease.task_id, lease.attempt),
     )
-    capability, worker_id = lease.stream
-    return Publication(
-        entry_id=lease.entry_id,
-        assignment=Assignment(ticket=ticket, envelope=raw),
-        capability=capability,
-        worker_id=worker_id,
-    )
+    return Publication(entry_id=lease.entry_id, assignment=Assignment(ticket=ticket, envelope=raw), stream=lease.stream)

@@ -11,12 +11,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, cast, final
 
-from tenure.broker.base import EntryId
+from tenure.broker.base import Stream, StreamEntry
 from tenure.protocol.states import LeaseState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tenure.broker.base import EntryId
     from tenure.coordinator.fleet import WorkerView
     from tenure.protocol.envelope import Requirements
     from tenure.protocol.worker_messages import ExecutorGone
@@ -74,6 +75,8 @@ class LiveLease:
     state: LeaseState
     start: Literal["granted", "claimed"]
     ttl_ms: int
+    site: str
+    """Where it is offered: nobody of another site can be bound to it."""
     capability: str
     directed_to: str
     entry_id: EntryId
@@ -114,9 +117,14 @@ class LiveLease:
         return frozenset({self.directed_to, self.worker_id, self.parent} - {""})
 
     @property
-    def stream(self) -> tuple[str, str]:
-        """Capability and worker of the stream that it was published on, one of them empty."""
-        return ("", self.directed_to) if self.directed_to else (self.capability, "")
+    def stream(self) -> Stream:
+        """The stream that it was published on."""
+        return Stream(self.site, "", self.directed_to) if self.directed_to else Stream(self.site, self.capability)
+
+    @property
+    def entry(self) -> StreamEntry:
+        """Its entry in that stream."""
+        return StreamEntry(self.stream, self.entry_id)
 
 
 @final
@@ -125,7 +133,9 @@ class LiveLeases:
 
     def __init__(self) -> None:
         self._by_task: dict[str, LiveLease] = {}
-        self._offered: Counter[str] = Counter()
+        self._offered: Counter[tuple[str, str]] = Counter()
+        self.of_sites: Counter[str] = Counter()
+        """How many there are of each site."""
 
     def __len__(self) -> int:
         """How many there are."""
@@ -142,27 +152,31 @@ class LiveLeases:
     def add(self, lease: LiveLease) -> None:
         """Take up a lease."""
         self._by_task[lease.task_id] = lease
+        self.of_sites[lease.site] += 1
         if lease.state is LeaseState.OFFERED and not lease.directed_to:
-            self._offered[lease.capability] += 1
+            self._offered[lease.site, lease.capability] += 1
 
     def bound(self, lease: LiveLease) -> None:
         """Note that an OFFERED lease has become ACTIVE."""
         if not lease.directed_to:
-            self._offered[lease.capability] -= 1
+            self._offered[lease.site, lease.capability] -= 1
         lease.state = LeaseState.ACTIVE
 
     def remove(self, lease: LiveLease) -> None:
         """Drop a lease that has ended."""
-        if (
-            self._by_task.pop(lease.task_id, None) is not None
-            and lease.state is LeaseState.OFFERED
-            and not lease.directed_to
-        ):
-            self._offered[lease.capability] -= 1
+        if self._by_task.pop(lease.task_id, None) is None:
+            return
+        self.of_sites[lease.site] -= 1
+        if lease.state is LeaseState.OFFERED and not lease.directed_to:
+            self._offered[lease.site, lease.capability] -= 1
 
-    def offered(self, capability: str) -> int:
-        """How many offers of a capability's stream nobody is bound to yet."""
-        return self._offered[capability]
+    def offered(self, site: str, capability: str) -> int:
+        """How many offers of a capability's stream at a site nobody is bound to yet."""
+        return self._offered[site, capability]
+
+    def of_site(self, site: str) -> list[LiveLease]:
+        """The leases that were offered to a site."""
+        return [lease for lease in self._by_task.values() if lease.site == site]
 
     def of_worker(self, worker_id: str) -> list[LiveLease]:
         """The leases bound to a worker."""

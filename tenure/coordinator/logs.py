@@ -29,11 +29,7 @@ def note_end(turn: Turn, lease: LiveLease) -> None:
     """An attempt that was bound is over: its log is to be kept, unless its worker says that there is none."""
     if not (lease.printed and lease.worker_id and lease.state is LeaseState.ACTIVE and turn.curator.ready):
         return
-    worker = turn.fleet.get(lease.worker_id)
-    row = None if worker is not None else turn.store.row("worker", (lease.worker_id,))
-    site = worker.site if worker is not None else (row[1] if row is not None else "")
-    if site:
-        turn.store.run("log_to_keep", (lease.task_id, lease.fence, lease.attempt, site, turn.now_ms))
+    turn.store.run("log_to_keep", (lease.task_id, lease.fence, lease.attempt, lease.site, turn.now_ms))
 
 
 def go_on(turn: Turn) -> None:
@@ -66,6 +62,6 @@ def ended(turn: Turn, errand: LogKeeping, end: Ended) -> None:
             ordinal=0,
             name="",
             bundle=Bundle(manifest=end.blob, files=1, size=end.blob.size),
-            place=StagingPlace(task_id=errand.task_id, fence=errand.fence, nonce=_NO_NONCE),
+            place=StagingPlace(site=errand.site, task_id=errand.task_id, fence=errand.fence, nonce=_NO_NONCE),
         )
         promotion.record_promoted(turn, artifact)

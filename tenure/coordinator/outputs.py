@@ -26,7 +26,7 @@ a quarter of a minute. The worker tells its result again and again."""
 
 def checked(turn: Turn, errand: ResultCheck, end: Ended) -> None:
     """The porter has read the staged outputs of a result, or could not: judge the result now."""
-    worker = turn.fleet.get(errand.worker_id)
+    worker = turn.fleet.get(errand.who.worker_id)
     if worker is None:
         return  # it says hello and tells its result again
     problem = end.problem
@@ -38,7 +38,7 @@ def checked(turn: Turn, errand: ResultCheck, end: Ended) -> None:
         return
     turn.curator.succeeded(errand.key)
     acceptance.settle(turn, worker, _failed(errand.report, problem))
-    discard(turn, place_of(errand.report.binding))
+    discard(turn, place_of(errand.who.site, errand.report.binding))
 
 
 def _failed(report: Finished, problem: Problem) -> Finished:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tenure.broker.base import WorkerAddress
 from tenure.coordinator.errands import Discarding, Promotion, open_artifact
 from tenure.protocol.artifact import Checkpoint
 from tenure.protocol.control_messages import Kept
@@ -46,7 +47,7 @@ def go_on(turn: Turn) -> None:
     A portion at a time, round and round: what never succeeds must not stand before all others.
     """
     rows = turn.store.rows("unpromoted_artifacts", (turn.memory.promotion_position, _PORTION))
-    turn.memory.promotion_position = rows[-1][13] if len(rows) == _PORTION else 0
+    turn.memory.promotion_position = rows[-1][14] if len(rows) == _PORTION else 0
     for row in rows:
         errand = Promotion(open_artifact(row))
         if not turn.curator.waits(errand.key, turn.elapsed_ms):
@@ -73,7 +74,7 @@ def tell_kept(turn: Turn, artifact: Artifact) -> None:
         kept = Kept(
             task_id=artifact.task_id, fence=artifact.fence, nonce=artifact.place.nonce, ordinal=artifact.ordinal
         )
-        turn.out.order(lease.worker_id, kept)
+        turn.out.order(WorkerAddress(lease.site, lease.worker_id), kept)
 
 
 def discard(turn: Turn, place: StagingPlace) -> None:

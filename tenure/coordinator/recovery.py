@@ -9,32 +9,30 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tenure.broker.base import BrokerState, EntryId
 from tenure.broker.incarnation import Incarnation, compare
+from tenure.broker.keys import DEFAULT_SITE
 from tenure.coordinator import journal, leases
 from tenure.errors import BrokerFull, NamespaceTaken
 from tenure.protocol.states import LeaseState
 
 if TYPE_CHECKING:
-    from tenure.broker.base import CoordinatorBroker, StreamEntry
+    from tenure.broker.base import CoordinatorBroker, Stream, StreamEntry
     from tenure.coordinator.live import LiveLease
     from tenure.coordinator.store.database import Database
     from tenure.coordinator.turn import Memory, Turn
     from tenure.coordinator.wire import Wire
 
-DEFAULT_SITE: Final = "default"
 
-
-def open_world(store: Database, namespace: str, now_ms: int) -> tuple[str, tuple[str, ...]]:
-    """Make the world at its first start, and begin an epoch; answers its name and its sites."""
+def open_world(store: Database, namespace: str, now_ms: int) -> str:
+    """Make the world at its first start, and begin an epoch; answers its name."""
     store.run("create_world", (namespace, now_ms))
     store.run("add_site", (DEFAULT_SITE, "compute", now_ms))
     store.begin_epoch()
     journal.begin(store, now_ms)
-    world = store.records("world")[0]["world"]
-    return str(world), tuple(str(row[0]) for row in store.rows("sites"))
+    return str(store.records("world")[0]["world"])
 
 
 def full_term(memory: Memory, elapsed_ms: int) -> None:
@@ -83,7 +81,7 @@ def take_stock(turn: Turn, broker: CoordinatorBroker, wire: Wire, found: BrokerS
     address = turn.curator.address
     incarnation = compare(known, found)
     streams = all_streams(turn.memory)
-    wire.ensure(streams)
+    wire.ensure(streams, turn.memory.sites.readers())
     if incarnation is Incarnation.SAME and address == world["store_address"]:
         _publish_missing(turn, broker, wire.unpublished())
     else:
@@ -97,20 +95,17 @@ def take_stock(turn: Turn, broker: CoordinatorBroker, wire: Wire, found: BrokerS
         with suppress(BrokerFull):
             broker.mark(marker, address)
     wire.add(turn.out.publications, turn.out.withdrawals)
-    live = {(*lease.stream, lease.entry_id) for lease in turn.leases}
+    live = {lease.entry for lease in turn.leases}
     wire.clear_leftovers(live, streams)
     return known
 
 
-def all_streams(memory: Memory) -> set[tuple[str, str]]:
-    """Capability or "" and worker or "" of every assignment stream that should exist."""
-    streams = {lease.stream for lease in memory.leases}
+def all_streams(memory: Memory) -> set[Stream]:
+    """Every assignment stream that should exist; nothing is made for a site that was revoked."""
+    streams = {lease.stream for lease in memory.leases if memory.sites.get(lease.site) is not None}
     for worker in memory.fleet:
-        if worker.executor_of:
-            continue
-        streams.add(("", worker.worker_id))
-        streams.update((name, "") for name in worker.capabilities)
-    return streams or {("default", "")}
+        streams.update(worker.streams())
+    return streams
 
 
 def _start_over(turn: Turn, broker: CoordinatorBroker, identity: tuple[str, str, str], what: str) -> None:
@@ -118,7 +113,7 @@ def _start_over(turn: Turn, broker: CoordinatorBroker, identity: tuple[str, str,
     offers = [lease for lease in turn.leases if lease.state is LeaseState.OFFERED]
     granted = [lease for lease in offers if lease.start == "granted"]
     if granted:
-        broker.withdraw([(*lease.stream, lease.entry_id) for lease in granted])
+        broker.withdraw([lease.entry for lease in granted])
     with turn.transaction():
         turn.store.run("set_broker", identity)
         for lease in granted:
@@ -138,15 +133,15 @@ def _publish_missing(turn: Turn, broker: CoordinatorBroker, queued: set[StreamEn
     They go out under the id that they had, so that a copy which is still on its way is refused. Those that are `queued`
     are sent anyway, and those in doubt are the sweep's: a broker that has lost data shows a last id that is too low.
     """
-    last: dict[tuple[str, str], EntryId] = {}
+    last: dict[Stream, EntryId] = {}
     missing: list[LiveLease] = []
     for lease in turn.leases:
         stream = lease.stream
         in_doubt = lease.doubted_ms >= 0
-        if lease.state is not LeaseState.OFFERED or in_doubt or (*stream, lease.entry_id) in queued:
+        if lease.state is not LeaseState.OFFERED or in_doubt or lease.entry in queued:
             continue
         if stream not in last:
-            last[stream] = broker.published(capability=stream[0], worker_id=stream[1])
+            last[stream] = broker.published(stream)
         if lease.entry_id <= last[stream]:
             continue
         if lease.start == "claimed" and last[stream] == EntryId(0, 0):

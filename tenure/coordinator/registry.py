@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tenure.coordinator import directives, leases
 from tenure.coordinator.fleet import Fleet, WorkerView
+from tenure.coordinator.sites import Site
 from tenure.errors import UnknownWorker
 from tenure.protocol.control_messages import Drain, Registered, Stop, StopReason
 from tenure.protocol.states import LeaseState, WorkerState
@@ -24,19 +25,22 @@ if TYPE_CHECKING:
     from tenure.protocol.worker_messages import Held, Report
 
 
-def hello(turn: Turn, site: str, report: Report, event: Hello) -> None:
-    """Register a worker or a new generation of it, and tell it which of the attempts that it holds are over."""
+def hello(turn: Turn, site: Site, report: Report, event: Hello) -> None:
+    """Register a worker or a new generation of it, and tell it which of the attempts that it holds are over.
+
+    It offers only what its site is granted.
+    """
     before = turn.fleet.get(report.worker_id)
     if not _stays_what_it_is(turn, report, event):
         return
     worker = WorkerView(
         worker_id=report.worker_id,
-        site=site,
+        site=site.name,
         generation=report.generation,
         state=WorkerState.ACTIVE,
         slots=event.slots,
-        capabilities=frozenset(event.capabilities),
-        labels=frozenset(event.labels),
+        capabilities=site.granted(event.capabilities),
+        labels=site.labels(event.labels),
         resources=dict(event.resources),
         ttl_ms=event.ttl_ms,
         seen_ms=turn.elapsed_ms,
@@ -54,18 +58,23 @@ def hello(turn: Turn, site: str, report: Report, event: Hello) -> None:
     _enter(turn, worker, before)
     if event.predecessor:
         _end_predecessor(turn, worker, event)
-    turn.out.order(worker.worker_id, Registered(generation=worker.generation, ordinal=event.ordinal))
+    turn.out.order(worker.address, Registered(generation=worker.generation, ordinal=event.ordinal))
     if draining:
-        turn.out.order(worker.worker_id, Drain())
+        turn.out.order(worker.address, Drain())
     for held in event.held:
         current = _is_current(turn, worker, held)
         if not current and held.state in {"claimed", "launched", "running"}:
             stop = Stop(task_id=held.task_id, fence=held.fence, reason=StopReason.SUPERSEDED)
-            turn.out.order(worker.worker_id, stop)
+            turn.out.order(worker.address, stop)
     if (before is None or before.generation != worker.generation) and not worker.executor_of:
-        offers = ", ".join(sorted(worker.capabilities))
-        text = f"Worker {worker.worker_id} of site {site} said hello (generation {worker.generation}), offers {offers}."
-        turn.record("worker_hello", text, worker_id=worker.worker_id)
+        _record_hello(turn, worker, frozenset(event.capabilities) - worker.capabilities)
+
+
+def _record_hello(turn: Turn, worker: WorkerView, refused: frozenset[str]) -> None:
+    offers = ", ".join(sorted(worker.capabilities)) or "nothing"
+    more = f"; the site was not granted {', '.join(sorted(refused))}" if refused else ""
+    text = f"Worker {worker.worker_id} of site {worker.site} said hello (generation {worker.generation})"
+    turn.record("worker_hello", f"{text}, offers {offers}{more}.", worker_id=worker.worker_id)
 
 
 def _is_current(turn: Turn, worker: WorkerView, held: Held) -> bool:
@@ -115,14 +124,17 @@ def register_by_hand(turn: Turn, ask: RegisterWorker) -> None:
     """Record an executor that speaks for itself; it gets no work by itself, only by `assign`."""
     row = turn.store.row("worker", (ask.worker_id,))
     before = turn.fleet.get(ask.worker_id)
+    site = turn.memory.sites.get(row[1] if row is not None else turn.memory.sites.home_of(ask.worker_id))
+    if site is None:
+        raise UnknownWorker(f"{ask.worker_id} is of a site that was revoked", "Choose another id")
     worker = WorkerView(
         worker_id=ask.worker_id,
-        site=row[1] if row is not None else "default",
+        site=site.name,
         generation=row[2] + 1 if row is not None else 1,
         state=WorkerState.ACTIVE,
         slots=ask.slots,
-        capabilities=frozenset(ask.capabilities),
-        labels=frozenset(ask.labels),
+        capabilities=site.granted(ask.capabilities),
+        labels=site.labels(ask.labels),
         resources=dict(ask.resources),
         ttl_ms=DEFAULT_LEASE_TTL_MS,
         seen_ms=turn.elapsed_ms,
@@ -145,7 +157,7 @@ def leave(turn: Turn, worker: WorkerView, *, gone: bool) -> None:
         return
     if worker.executor_of:
         turn.store.run("forget_executor", (worker.worker_id,))
-        turn.out.departed.append((worker.site, worker.worker_id))
+        turn.out.departed.append(worker.address)
     else:
         change_state(turn, worker, WorkerState.OFFLINE)
     turn.fleet.remove(worker.worker_id)
@@ -155,7 +167,7 @@ def drain(turn: Turn, worker_id: str) -> None:
     """Ask a worker to take nothing more and end when it holds nothing. Raises `UnknownWorker`."""
     worker = require(turn, worker_id)
     change_state(turn, worker, WorkerState.DRAINING)
-    turn.out.order(worker_id, Drain())
+    turn.out.order(worker.address, Drain())
     if worker.by_hand and worker.bound == 0:
         leave(turn, worker, gone=True)
 
@@ -199,7 +211,7 @@ def load(store: Database, elapsed_ms: int) -> Fleet:
                 by_hand=bool(row[4]),
                 slots=row[5],
                 capabilities=frozenset(json.loads(row[6])),
-                labels=frozenset((key, value) for key, value in json.loads(row[7])),
+                labels=Site(row[1]).labels((key, value) for key, value in json.loads(row[7])),
                 resources=dict(json.loads(row[8])),
                 ttl_ms=row[9],
                 seen_ms=elapsed_ms,
@@ -247,6 +259,5 @@ def _enter(turn: Turn, worker: WorkerView, before: WorkerView | None) -> None:
     turn.fleet.put(worker)
     if worker.executor_of:
         return
-    turn.out.streams.add(("", worker.worker_id))
-    turn.out.streams.update((name, "") for name in worker.capabilities)
+    turn.out.streams.update(worker.streams())
     wake(turn, worker)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, assert_never
 
+from tenure.broker.base import WorkerAddress
 from tenure.coordinator import acceptance, checkpoints, directives, executors, leases, registry
 from tenure.coordinator.live import Progress
 from tenure.protocol.control_messages import Granted, Reason, Refused, Registered, SayHello, Stop, StopReason, Verdict
@@ -33,13 +34,14 @@ _REFUSED_WAIT_MS: Final = 1_000
 
 def take(turn: Turn, site: str, report: Report) -> None:
     """Apply a report's events in order."""
+    known = turn.memory.sites.get(site)
     for event in report.events:
         worker = turn.fleet.get(report.worker_id)
-        refusal = _stranger(turn, site, report, worker, event)
+        refusal = _stranger(turn, site, report, worker, event) if known is not None else Reason.SITE_REVOKED
         if refusal is not None:
             _refuse_stranger(turn, site, report, event, refusal)
-        elif isinstance(event, Hello):
-            registry.hello(turn, site, report, event)
+        elif isinstance(event, Hello) and known is not None:
+            registry.hello(turn, known, report, event)
         elif worker is not None:
             _apply(turn, worker, event)
     worker = turn.fleet.get(report.worker_id)
@@ -53,7 +55,7 @@ def take(turn: Turn, site: str, report: Report) -> None:
 def _stranger(turn: Turn, site: str, report: Report, worker: WorkerView | None, event: WorkerEvent) -> Reason | None:
     """Why this report is not taken as that worker's word; None when it is."""
     known_site, generation = _known(turn, site, report.worker_id)
-    if known_site != site:
+    if known_site != site or (worker is None and turn.memory.sites.home_of(report.worker_id) != site):
         return Reason.WRONG_SITE
     if report.generation < generation:
         return Reason.OLD_GENERATION
@@ -73,12 +75,12 @@ def _known(turn: Turn, site: str, worker_id: str) -> tuple[str, int]:
 
 def _refuse_stranger(turn: Turn, site: str, report: Report, event: WorkerEvent, reason: Reason) -> None:
     if reason is Reason.UNREGISTERED_WORKER:
-        turn.out.order(report.worker_id, SayHello())
+        turn.out.order(WorkerAddress(site, report.worker_id), SayHello())
         return  # it says hello and repeats what it was not answered
     if reason is Reason.OLD_GENERATION:
         # It has not heard of the newer agent, or that order was lost: it must end, and may not wait for verdicts.
         _, generation = _known(turn, site, report.worker_id)
-        turn.out.order(report.worker_id, Registered(generation=generation))
+        turn.out.order(WorkerAddress(site, report.worker_id), Registered(generation=generation))
     if isinstance(event, Finished):
         acceptance.quarantine(turn, site, report.worker_id, event, reason)
         return
@@ -129,20 +131,20 @@ def _claim(turn: Turn, worker: WorkerView, event: Claimed) -> None:
     if lease is not None and acceptance.holds(lease, worker, binding):
         _answer_claim(turn, worker, lease, binding)
         return
-    reason = acceptance.why_not(turn, worker.worker_id, binding) or Reason.TASK_OVER
+    reason = acceptance.why_not(turn, worker.address, binding) or Reason.TASK_OVER
     if reason is Reason.SECOND_EXECUTOR:
         executors.note_second(turn, worker, binding)
     refused = Refused(task_id=binding.task_id, fence=binding.fence, nonce=binding.nonce, reason=reason)
-    turn.out.order(worker.worker_id, refused)
+    turn.out.order(worker.address, refused)
 
 
 def _answer_claim(turn: Turn, worker: WorkerView, lease: LiveLease, binding: Binding) -> None:
     if lease.stopping:
         stop = Stop(task_id=binding.task_id, fence=binding.fence, reason=StopReason.CANCELLED)
-        turn.out.order(worker.worker_id, stop)
+        turn.out.order(worker.address, stop)
         return
     turn.out.order(
-        worker.worker_id,
+        worker.address,
         Granted(task_id=binding.task_id, fence=binding.fence, nonce=binding.nonce),
     )
 
@@ -155,7 +157,7 @@ def _release(turn: Turn, worker: WorkerView, event: Released) -> None:
     if lease is None or not (
         acceptance.holds(lease, worker, binding) or acceptance.is_offered_to(turn, lease, worker, binding)
     ):
-        reason = acceptance.why_not(turn, worker.worker_id, binding)
+        reason = acceptance.why_not(turn, worker.address, binding)
         verdict = Verdict.DUPLICATE if reason in {None, Reason.LEASE_RELEASED} else Verdict.REJECTED
         acceptance.judge(turn, worker, binding, verdict, reason if verdict is Verdict.REJECTED else None)
         return

@@ -232,7 +232,9 @@ def _assign(turn: Turn, ask: Assign) -> Rows:
         reason = f"site {worker.site} holds as many leases as it may"
     if reason:
         raise NotEligible(f"task {ask.task_id} cannot be given to {ask.worker_id}: {reason}", "Choose another worker")
-    leases.offer(turn, [((task[0], task[2], task[3], task[6], task[5]), envelope, Stream(worker.site, "", worker.worker_id))])
+    leases.offer(
+        turn, [((task[0], task[2], task[3], task[6], task[5]), envelope, Stream(worker.site, "", worker.worker_id))]
+    )
     lease = turn.leases.get(ask.task_id)
     if lease is None:
         raise NotEligible(f"task {ask.task_id} waits for its newest checkpoint to be stored", "Ask again in a moment")

@@ -1,19 +1,26 @@
 """What is published next: within credit, by priority and order of submission, directed tasks to an eligible worker.
 
-Credit of a capability = room that its ACTIVE workers want filled, minus offers that nobody is bound to yet. The backlog
-stays in the store, so its size never reaches the broker.
+Credit of a capability at a site = room that its ACTIVE workers there want filled, minus offers that nobody is bound to
+yet, and no more than the site may hold. An assignment goes to one site. The backlog stays in the store, so its size
+never reaches the broker.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from tenure.broker.base import Stream
+from tenure.coordinator.dealing import Deal
+from tenure.coordinator.fleet import Rank
 from tenure.coordinator.leases import offer
 from tenure.protocol.envelope import open_envelope
 
 if TYPE_CHECKING:
+    from tenure.coordinator.fleet import WorkerView
     from tenure.coordinator.leases import Candidate
     from tenure.coordinator.turn import Turn
+    from tenure.protocol.envelope import Envelope
 
 _DIRECTED_SCAN: Final = 500
 """How many directed tasks one turn looks at; the next turn looks at those behind them."""
@@ -57,20 +64,32 @@ def wanted(turn: Turn) -> bool:
     """Whether anything could be offered now; saves an empty transaction."""
     memory = turn.memory
     due = memory.next_due_ms == 0 or 0 < memory.next_due_ms <= turn.now_ms
-    return (
-        due
-        or memory.directed_ready
-        or memory.directed_passed > 0
-        or any(_credit(turn, name) > 0 for name in memory.ready)
-    )
+    return due or memory.directed_ready or memory.directed_passed > 0 or any(rooms(turn, name) for name in memory.ready)
 
 
-def _credit(turn: Turn, capability: str) -> int:
-    return turn.fleet.free(capability) - turn.leases.offered(capability)
+def rooms(turn: Turn, capability: str) -> dict[str, int]:
+    """The sites that have credit for a capability, and how much."""
+    found: dict[str, int] = {}
+    for site, free in turn.fleet.free(capability).items():
+        known = turn.memory.sites.get(site)
+        credit = free - turn.leases.offered(site, capability)
+        if known is not None and known.most_leases:
+            credit = min(credit, known.most_leases - turn.leases.of_sites[site])
+        if known is not None and credit > 0:
+            found[site] = credit
+    return found
+
+
+def choose(turn: Turn, envelope: Envelope) -> tuple[WorkerView | None, str]:
+    """Who is given a task that needs a worker picked for it, or None and why nobody is."""
+    sites = turn.memory.sites
+    rank = Rank(sites.full(turn.leases.of_sites), frozenset(sites.idle))
+    return turn.fleet.choose(envelope.capability, envelope.requirements, envelope.timeout_ms, sites=rank)
 
 
 def _fill(turn: Turn, capability: str) -> None:
-    credit = min(_credit(turn, capability), _LARGEST_OFFER)
+    deal = Deal(rooms(turn, capability), turn.leases.of_sites, turn.memory.sites.idle)
+    credit = min(deal.room, _LARGEST_OFFER)
     if credit <= 0:
         return
     ends_early = turn.fleet.ends_early(capability)
@@ -78,24 +97,30 @@ def _fill(turn: Turn, capability: str) -> None:
     rows = turn.store.rows("ready_tasks", (capability, turn.now_ms, limit))
     if len(rows) < limit:
         turn.memory.ready.discard(capability)
-    candidates: list[Candidate] = [(row, open_envelope(row[2]), "") for row in rows]
-    if ends_early:
-        candidates = _fitting(turn, capability, candidates)
-    if len(candidates) > credit:
-        turn.memory.ready.add(capability)
-    offer(turn, candidates[:credit])
-
-
-def _fitting(turn: Turn, capability: str, candidates: list[Candidate]) -> list[Candidate]:
-    """Those that some worker has the time for; the others wait, so that they are not handed to and fro."""
-    fitting: list[Candidate] = []
-    for row, envelope, directed_to in candidates:
-        if turn.fleet.lacks_time(capability, envelope.timeout_ms):
-            turn.store.run("task_waits", (turn.now_ms + _LONGER_WORKER_WAIT_MS, row[0]))
-            turn.memory.next_due_ms = 0
+    candidates: list[Candidate] = []
+    for row in rows:
+        envelope = open_envelope(row[2])
+        if ends_early and _must_wait(turn, row[0], envelope):
+            continue
+        site = deal.next(partial(_has_time, turn, envelope) if ends_early else None) if len(candidates) < credit else ""
+        if site:
+            candidates.append((row, envelope, Stream(site, capability)))
         else:
-            fitting.append((row, envelope, directed_to))
-    return fitting
+            turn.memory.ready.add(capability)
+    offer(turn, candidates)
+
+
+def _must_wait(turn: Turn, task_id: str, envelope: Envelope) -> bool:
+    """A task that no worker has the time for waits, so that it is not handed to and fro."""
+    if not turn.fleet.lacks_time(envelope.capability, envelope.timeout_ms):
+        return False
+    turn.store.run("task_waits", (turn.now_ms + _LONGER_WORKER_WAIT_MS, task_id))
+    turn.memory.next_due_ms = 0
+    return True
+
+
+def _has_time(turn: Turn, envelope: Envelope, site: str) -> bool:
+    return not turn.fleet.lacks_time(envelope.capability, envelope.timeout_ms, site)
 
 
 def _direct(turn: Turn) -> None:
@@ -106,11 +131,11 @@ def _direct(turn: Turn) -> None:
     passed = 0
     for row in rows:
         envelope = open_envelope(row[2])
-        worker, _ = turn.fleet.choose(envelope.capability, envelope.requirements, envelope.timeout_ms)
+        worker, _ = choose(turn, envelope)
         if worker is None:
             passed += 1
         else:
-            candidate: Candidate = (row, envelope, worker.worker_id)
+            candidate: Candidate = (row, envelope, Stream(worker.site, "", worker.worker_id))
             offer(turn, [candidate])
     if len(rows) < _DIRECTED_SCAN:
         memory.directed_passed = 0

@@ -16,7 +16,7 @@ from tenure.protocol.timing import expiry_ms, grace_ms, margin_ms
 from tenure.protocol.worker_messages import Binding
 
 if TYPE_CHECKING:
-    from tenure.broker.base import CoordinatorBroker
+    from tenure.broker.base import CoordinatorBroker, Stream
     from tenure.coordinator.fleet import WorkerView
     from tenure.coordinator.live import LiveLease
     from tenure.coordinator.turn import Turn
@@ -74,7 +74,7 @@ class UnclaimedOffers:
     def __init__(self, broker: CoordinatorBroker, unclaimed_ms: int) -> None:
         self._broker = broker
         self._unclaimed_ms = unclaimed_ms
-        self._pending: dict[tuple[str, str], dict[str, str]] = {}
+        self._pending: dict[Stream, dict[str, str]] = {}
         self._gone: dict[tuple[str, int], WithdrawOutcome] = {}
 
     def examine(self, offers: list[LiveLease], elapsed_ms: int) -> list[LiveLease]:
@@ -86,11 +86,11 @@ class UnclaimedOffers:
         ]
         self._pending = {}
         for stream in {lease.stream for lease in due}:
-            entries = self._broker.pending(capability=stream[0], worker_id=stream[1])
+            entries = self._broker.pending(stream)
             self._pending[stream] = {str(entry.entry_id): entry.worker_id for entry in entries}
         self._gone = {}
         asked = [lease for lease in due if lease.start == "granted" or self._taker(lease) == ""]
-        outcomes = self._broker.withdraw([(*lease.stream, lease.entry_id) for lease in asked]) if asked else []
+        outcomes = self._broker.withdraw([lease.entry for lease in asked]) if asked else []
         for lease, outcome in zip(asked, outcomes, strict=True):
             self._gone[lease.task_id, lease.fence] = outcome
         return due
@@ -138,9 +138,13 @@ class UnclaimedOffers:
     def _could_take(self, turn: Turn, lease: LiveLease) -> set[str]:
         """The workers that may have been given it; a nameless one when none is known, which is never heard."""
         only = lease.holder or lease.directed_to
-        takers = {w.worker_id for w in turn.fleet if lease.capability in w.capabilities and w.takes}
+        takers = {
+            w.worker_id for w in turn.fleet if w.site == lease.site and lease.capability in w.capabilities and w.takes
+        }
         # That a worker is there no more says as little as its last agent could have said.
-        takers.update(str(row[0]) for row in turn.store.rows("younger_agents", (lease.fence, lease.capability)))
+        takers.update(
+            str(row[0]) for row in turn.store.rows("younger_agents", (lease.fence, lease.site, lease.capability))
+        )
         return {only} if only else takers or {""}
 
     def _presume_started(self, turn: Turn, lease: LiveLease) -> None:

@@ -72,6 +72,8 @@ class Memory:
     """How long the files of a rejected result are kept for a decision."""
     checkpoint_awaited: dict[str, int] = field(default_factory=dict[str, int])
     """Since when, by elapsed time, the next attempt of a task waits for its newest checkpoint to be stored."""
+    campaigns_only: bool = False
+    """Whether submissions without a campaign are refused."""
     promotion_position: int = 0
     """Up to where the records of what was accepted and is not in the store were looked through."""
     next_due_ms: int = 0

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from tenure.broker.base import PublishOutcome
+from tenure.broker.base import PublishOutcome, Readers, StreamEntry
 from tenure.errors import BrokerFull, StreamMissing, Superseded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tenure.broker.base import CoordinatorBroker, Delivery, Mailing, Publication, StreamEntry
+    from tenure.broker.base import CoordinatorBroker, Delivery, Mailing, Publication, Stream, WorkerAddress
 
 
 @final
@@ -24,39 +24,38 @@ class Wire:
 
     Args:
         broker: the coordinator's face.
-        sites: whose inboxes are read.
     """
 
-    def __init__(self, broker: CoordinatorBroker, sites: Sequence[str]) -> None:
+    def __init__(self, broker: CoordinatorBroker) -> None:
         self._broker = broker
-        self._sites = tuple(sites)
+        self._readers = Readers()
+        self._made: Readers | None = None
         self._unpublished: list[Publication] = []
         self._ended: list[StreamEntry] = []
-        self._departed: list[tuple[str, str]] = []
-        self._streams: set[tuple[str, str]] = set()
-        self._wanted: set[tuple[str, str]] = set()
+        self._departed: list[WorkerAddress] = []
+        self._streams: set[Stream] = set()
+        self._wanted: set[Stream] = set()
 
-    def ensure(self, streams: Iterable[tuple[str, str]]) -> None:
-        """Make the streams that are not known to exist: pairs of capability or "" and worker or "".
+    def ensure(self, streams: Iterable[Stream] = (), readers: Readers | None = None) -> None:
+        """Make the streams that are not known to exist: those of assignments, and what `readers` write to.
 
         A full broker cannot make them; they are then made before the next publication.
         """
+        self._readers = readers or self._readers
         self._wanted |= set(streams) - self._streams
-        if not self._wanted:
+        if not self._wanted and self._made == self._readers:
             return
         try:
-            self._broker.ensure_streams(
-                capabilities=[capability for capability, worker in self._wanted if not worker],
-                workers=[worker for _, worker in self._wanted if worker],
-                sites=self._sites,
-            )
+            self._broker.ensure_streams(readers=self._readers, assignments=sorted(self._wanted))
         except BrokerFull:
             return
+        self._made = self._readers
         self._streams |= self._wanted
         self._wanted.clear()
 
     def forget_streams(self) -> None:
         """Believe nothing about which streams exist, after the broker may have lost them."""
+        self._made = None
         self._streams.clear()
 
     def drop_unpublished(self) -> None:
@@ -86,7 +85,7 @@ class Wire:
             StreamMissing: a stream is gone; what was not sent is kept.
             BrokerUnreachable: the fate of what was sent is unknown; all of it is kept.
         """
-        self.ensure((item.capability, item.worker_id) for item in self._unpublished)
+        self.ensure(item.stream for item in self._unpublished)
         if not self._unpublished or self._wanted:
             return
         try:
@@ -95,13 +94,13 @@ class Wire:
             return  # kept, and sent when there is room
         for publication, outcome in zip(self._unpublished, outcomes, strict=True):
             if outcome is PublishOutcome.SUPERSEDED:
-                where = publication.capability or publication.worker_id
+                where = publication.stream.capability or publication.stream.worker_id
                 raise Superseded(f"a newer coordinator publishes to {where}", "This one stops; nothing was lost")
             if outcome is PublishOutcome.MISSING:
                 raise StreamMissing("an assignment stream is gone", "It is made again")
         self._unpublished.clear()
 
-    def post(self, mailings: Sequence[Mailing], echoes: Mapping[str, str], echo_ttl_ms: int) -> bool:
+    def post(self, mailings: Sequence[Mailing], echoes: Mapping[WorkerAddress, str], echo_ttl_ms: int) -> bool:
         """Send orders, replies, notices and echoes; a full broker loses them, and they are asked for again.
 
         Answers whether they were taken.
@@ -114,7 +113,7 @@ class Wire:
             return False
         return True
 
-    def settle(self, received: Sequence[Delivery], departed: Sequence[tuple[str, str]] = ()) -> None:
+    def settle(self, received: Sequence[Delivery], departed: Sequence[WorkerAddress] = ()) -> None:
         """Take what was received, the entries of ended leases, and what was kept for executors that left, away."""
         self._departed.extend(departed)
         if received or self._ended or self._departed:
@@ -122,14 +121,13 @@ class Wire:
             self._ended.clear()
             self._departed.clear()
 
-    def clear_leftovers(self, live: set[StreamEntry], streams: Iterable[tuple[str, str]]) -> None:
+    def clear_leftovers(self, live: set[StreamEntry], streams: Iterable[Stream]) -> None:
         """Settle delivered entries of leases that have ended: a crash may have come between commit and settling."""
-        for capability, worker_id in streams:
-            pending = self._broker.pending(capability=capability, worker_id=worker_id)
-            entries = [(capability, worker_id, entry.entry_id) for entry in pending]
+        for stream in streams:
+            entries = [StreamEntry(stream, entry.entry_id) for entry in self._broker.pending(stream)]
             self._ended.extend(entry for entry in entries if entry not in live)
         self.settle(())
 
 
 def _entry(item: Publication) -> StreamEntry:
-    return (item.capability, item.worker_id, item.entry_id)
+    return StreamEntry(item.stream, item.entry_id)

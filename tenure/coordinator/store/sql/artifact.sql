@@ -11,15 +11,18 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'ACCEPTED', ?, ?, ?) ON CONFLICT DO NOTHIN
 UPDATE artifact SET state = 'PROMOTED' WHERE task_id = ? AND fence = ? AND kind = ? AND ordinal = ? AND state = 'ACCEPTED';
 
 -- name: artifact
--- One artifact.
-SELECT task_id, fence, attempt, kind, ordinal, name, manifest, manifest_size, files, size, state, place_fence, nonce
-FROM artifact WHERE task_id = ? AND fence = ? AND kind = ? AND ordinal = ?;
+-- One artifact. Its staging place is that of the lease that it was made under, at the lease's site.
+SELECT a.task_id, a.fence, a.attempt, a.kind, a.ordinal, a.name, a.manifest, a.manifest_size, a.files, a.size, a.state,
+       a.place_fence, a.nonce, l.site_id
+FROM artifact a JOIN lease l ON l.task_id = a.task_id AND l.fence = a.place_fence
+WHERE a.task_id = ? AND a.fence = ? AND a.kind = ? AND a.ordinal = ?;
 
 -- name: unpromoted_artifacts
 -- A portion of what was accepted and is not in the store yet, after a position: a crash may have come between the two.
-SELECT task_id, fence, attempt, kind, ordinal, name, manifest, manifest_size, files, size, state, place_fence, nonce,
-       position
-FROM artifact WHERE state = 'ACCEPTED' AND position > ? ORDER BY position LIMIT ?;
+SELECT a.task_id, a.fence, a.attempt, a.kind, a.ordinal, a.name, a.manifest, a.manifest_size, a.files, a.size, a.state,
+       a.place_fence, a.nonce, l.site_id, a.position
+FROM artifact a JOIN lease l ON l.task_id = a.task_id AND l.fence = a.place_fence
+WHERE a.state = 'ACCEPTED' AND a.position > ? ORDER BY a.position LIMIT ?;
 
 -- name: unpromoted_in_place
 -- Whether anything that was accepted still lies in a staging place.
@@ -27,15 +30,19 @@ SELECT 1 FROM artifact WHERE state = 'ACCEPTED' AND task_id = ? AND place_fence 
 
 -- name: newest_checkpoint
 -- The newest checkpoint of a task, in the store already or not.
-SELECT task_id, fence, attempt, kind, ordinal, name, manifest, manifest_size, files, size, state, place_fence, nonce
-FROM artifact WHERE task_id = ? AND kind = 'checkpoint' AND state IN ('ACCEPTED', 'PROMOTED')
-ORDER BY fence DESC, ordinal DESC LIMIT 1;
+SELECT a.task_id, a.fence, a.attempt, a.kind, a.ordinal, a.name, a.manifest, a.manifest_size, a.files, a.size, a.state,
+       a.place_fence, a.nonce, l.site_id
+FROM artifact a JOIN lease l ON l.task_id = a.task_id AND l.fence = a.place_fence
+WHERE a.task_id = ? AND a.kind = 'checkpoint' AND a.state IN ('ACCEPTED', 'PROMOTED')
+ORDER BY a.fence DESC, a.ordinal DESC LIMIT 1;
 
 -- name: newest_promoted_checkpoint
 -- The newest checkpoint of a task that is in the store.
-SELECT task_id, fence, attempt, kind, ordinal, name, manifest, manifest_size, files, size, state, place_fence, nonce
-FROM artifact WHERE task_id = ? AND kind = 'checkpoint' AND state = 'PROMOTED'
-ORDER BY fence DESC, ordinal DESC LIMIT 1;
+SELECT a.task_id, a.fence, a.attempt, a.kind, a.ordinal, a.name, a.manifest, a.manifest_size, a.files, a.size, a.state,
+       a.place_fence, a.nonce, l.site_id
+FROM artifact a JOIN lease l ON l.task_id = a.task_id AND l.fence = a.place_fence
+WHERE a.task_id = ? AND a.kind = 'checkpoint' AND a.state = 'PROMOTED'
+ORDER BY a.fence DESC, a.ordinal DESC LIMIT 1;
 
 -- name: older_checkpoints_collected
 -- The checkpoints of a task before one that is in the store are not wanted any more.
@@ -61,15 +68,16 @@ WHERE position > ? AND state <> 'COLLECTED' ORDER BY position LIMIT ?;
 
 -- name: places_of_artifacts
 -- Staging places of what was accepted and is not in the store yet.
-SELECT task_id, place_fence, nonce FROM artifact WHERE state = 'ACCEPTED';
+SELECT l.site_id, a.task_id, a.place_fence, a.nonce
+FROM artifact a JOIN lease l ON l.task_id = a.task_id AND l.fence = a.place_fence WHERE a.state = 'ACCEPTED';
 
 -- name: places_of_leases
 -- Staging places of those who hold a lease.
-SELECT task_id, fence, nonce FROM lease WHERE state IN ('OFFERED', 'ACTIVE') AND nonce IS NOT NULL AND nonce <> '';
+SELECT site_id, task_id, fence, nonce FROM lease WHERE state IN ('OFFERED', 'ACTIVE') AND nonce IS NOT NULL AND nonce <> '';
 
 -- name: places_of_quarantine
 -- Staging places of rejected results that nobody has decided about.
-SELECT q.task_id, q.fence, q.nonce FROM quarantine q
+SELECT q.site_id, q.task_id, q.fence, q.nonce FROM quarantine q
 WHERE q.outputs IS NOT NULL AND NOT EXISTS (
     SELECT 1 FROM quarantine_decision d WHERE d.quarantine_id = q.quarantine_id AND d.action <> 'refuse');
 

@@ -3,19 +3,19 @@
 -- name: insert_lease
 -- Offer an assignment under a new fence.
 INSERT INTO lease (task_id, fence, attempt, digest, state, start, ttl_ms, capability, directed_to, epoch, outbox,
-                   offered_at_ms)
-VALUES (?, ?, ?, ?, 'OFFERED', ?, ?, ?, ?, ?, ?, ?);
+                   offered_at_ms, site_id)
+VALUES (?, ?, ?, ?, 'OFFERED', ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: bind_lease
--- OFFERED to ACTIVE for one worker and one nonce.
+-- OFFERED to ACTIVE for one worker and one nonce, at the site that it was offered to.
 UPDATE lease SET state = 'ACTIVE', worker_id = ?, parent = ?, generation = ?, nonce = ?, after_beat = ?, bound_at_ms = ?
-WHERE task_id = ? AND fence = ? AND attempt = ? AND digest = ? AND state = 'OFFERED';
+WHERE task_id = ? AND fence = ? AND attempt = ? AND digest = ? AND site_id = ? AND state = 'OFFERED';
 
 -- name: complete_lease
--- ACTIVE to COMPLETED: the one door to results. Matches task, digest, worker, attempt, fence, nonce, world and run.
+-- ACTIVE to COMPLETED: the one door to results. Matches task, digest, worker, site, attempt, fence, nonce, world and run.
 UPDATE lease SET state = 'COMPLETED', ended_at_ms = :now_ms
 WHERE task_id = :task_id AND fence = :fence AND attempt = :attempt AND digest = :digest AND worker_id = :worker_id AND nonce = :nonce
-      AND state = 'ACTIVE'
+      AND site_id = :site AND state = 'ACTIVE'
       AND EXISTS (SELECT 1 FROM task WHERE task_id = :task_id AND digest = :digest AND run = :run
                                            AND state IN ('RUNNING', 'CANCELLING'))
       AND EXISTS (SELECT 1 FROM world WHERE world = :world);
@@ -24,7 +24,7 @@ WHERE task_id = :task_id AND fence = :fence AND attempt = :attempt AND digest = 
 -- Whether `complete_lease` would complete it now: asks for the same, and changes nothing.
 SELECT 1 FROM lease l JOIN task t ON t.task_id = l.task_id JOIN world w ON w.id = 1
 WHERE l.task_id = :task_id AND l.fence = :fence AND l.attempt = :attempt AND l.digest = :digest AND t.digest = :digest
-      AND l.worker_id = :worker_id AND l.nonce = :nonce AND l.state = 'ACTIVE' AND t.state IN ('RUNNING', 'CANCELLING')
+      AND l.worker_id = :worker_id AND l.site_id = :site AND l.nonce = :nonce AND l.state = 'ACTIVE' AND t.state IN ('RUNNING', 'CANCELLING')
       AND t.run = :run AND w.world = :world;
 
 -- name: end_lease
@@ -42,20 +42,21 @@ UPDATE lease SET doubted = 1 WHERE task_id = ? AND fence = ? AND state = 'OFFERE
 -- name: live_leases
 -- Every OFFERED or ACTIVE lease with what the loop keeps in memory about it.
 SELECT l.task_id, l.fence, l.attempt, l.digest, l.state, l.start, l.ttl_ms, l.capability, l.directed_to, l.epoch,
-       l.outbox, l.worker_id, l.generation, l.nonce, l.after_beat, t.run, t.envelope, t.state, l.doubted, l.parent
+       l.outbox, l.worker_id, l.generation, l.nonce, l.after_beat, t.run, t.envelope, t.state, l.doubted, l.parent,
+       l.site_id
 FROM lease l JOIN task t ON t.task_id = l.task_id
 WHERE l.state IN ('OFFERED', 'ACTIVE') ORDER BY l.epoch, l.outbox;
 
 -- name: lease
 -- One lease by task and fence, for judging what arrives under it.
-SELECT attempt, digest, state, start, worker_id, nonce, cause, generation, parent, directed_to FROM lease WHERE task_id = ? AND fence = ?;
+SELECT attempt, digest, state, start, worker_id, nonce, cause, generation, parent, directed_to, site_id FROM lease WHERE task_id = ? AND fence = ?;
 
 -- name: starts_in_vain
 -- How many executors of an attempt have ended without a claim. That none was launched is another matter: whoever takes
 -- launches and refuses this one pauses by itself.
 SELECT COUNT(*) FROM lease
 WHERE task_id = ? AND attempt = ? AND state = 'RELEASED' AND worker_id IS NULL
-      AND cause NOT IN ('unstarted', 'drained', 'launch_refused');
+      AND cause NOT IN ('unstarted', 'drained', 'launch_refused', 'site_revoked');
 
 -- name: newest_fence
 -- The highest fence ever published for a task.

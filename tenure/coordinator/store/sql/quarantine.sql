@@ -25,7 +25,7 @@ UPDATE task SET state = 'SUCCEEDED', ended_at_ms = ? WHERE task_id = ? AND state
 
 -- name: quarantine_past_retention
 -- Rejected results whose files have been kept for long enough without a decision.
-SELECT q.quarantine_id, q.task_id, q.fence, q.nonce FROM quarantine q
+SELECT q.quarantine_id, q.site_id, q.task_id, q.fence, q.nonce FROM quarantine q
 WHERE q.outputs IS NOT NULL AND q.received_at_ms < ? AND NOT EXISTS (
     SELECT 1 FROM quarantine_decision d WHERE d.quarantine_id = q.quarantine_id AND d.action <> 'refuse')
 ORDER BY q.received_at_ms LIMIT ?;

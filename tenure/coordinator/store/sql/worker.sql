@@ -31,10 +31,10 @@ FROM worker WHERE state <> 'OFFLINE' ORDER BY worker_id;
 SELECT worker_id, site_id, generation, state, by_hand, first_fence, executor_of FROM worker WHERE worker_id = ?;
 
 -- name: younger_agents
--- Workers of a capability, also those that are OFFLINE, whose present or last agent had one before it that may have been
+-- Workers of a capability at a site, also those that are OFFLINE, whose present or last agent had one before it that may have been
 -- given the offer of that fence.
 SELECT worker_id FROM worker
-WHERE first_fence >= ? AND by_hand = 0 AND EXISTS (SELECT 1 FROM json_each(capabilities) WHERE value = ?);
+WHERE first_fence >= ? AND site_id = ? AND by_hand = 0 AND EXISTS (SELECT 1 FROM json_each(capabilities) WHERE value = ?);
 
 -- name: forget_executor
 -- An executor has left or is gone, and holds nothing: it leaves no row.
