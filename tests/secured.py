@@ -1,6 +1,6 @@
 """A server that lets nobody in without a credential: no default user, and one user for each part of a fleet.
 
-The fixture `secured_broker` of `tests/fixtures_secured.py` starts one; `launch_secured` does, with options of one's own.
+The fixture `secured_broker` of `tests/fixtures_secured.py` starts one; `launch_secured` takes options of one's own.
 """
 
 from collections.abc import Sequence
