@@ -104,6 +104,8 @@ class Settings(BaseSettings):
     """The principal under which workers on this host report."""
     principal: Annotated[str, Field(max_length=200)] = Field(default_factory=_person)
     """Who asks; recorded with submissions and decisions."""
+    campaign: _Name | None = None
+    """The campaign that submissions count against when they name no other."""
     answer_timeout_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
     """How long to wait for a coordinator's answer."""
     artifacts: _Store | None = None

@@ -43,6 +43,8 @@ class TaskForm:
     file_count: int | None
     printed: str | None
     keep_folder: bool
+    campaign: str | None
+    cost: str | None
 
     def options(self) -> SubmitOptions:
         """What was said, as keyword arguments of `Client.using`. Raises `UsageError`."""
@@ -62,6 +64,8 @@ class TaskForm:
             "secrets": self.secret or None,
             "limits": self._limits(),
             "keep_folder": self.keep_folder or None,
+            "campaign": self.campaign,
+            "cost": self.cost,
         }
         if self.retries is not None or self.retries_failed is not None:
             said["retry"] = Retry(lost=self.retries or 0, failed=self.retries_failed or 0)
@@ -108,6 +112,8 @@ _OPTIONS: Final = (
     click.option("--file-count", type=click.IntRange(1), metavar="N", help="The most files that its folder may hold."),
     click.option("--printed", metavar="SIZE", help="The most that it may print."),
     click.option("--keep-folder", is_flag=True, help="Leave its folder on the worker, for a person to look at."),
+    click.option("--campaign", metavar="NAME", help="The budget that it counts against; '' for none."),
+    click.option("--cost", metavar="AMOUNT", help="What it costs, in the unit of the campaign's budget, such as 0.25."),
 )
 _NAMES: Final = tuple(TaskForm.__dataclass_fields__)
 

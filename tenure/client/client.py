@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from tenure.client.calls import Form, scope_of
 from tenure.client.contents import Contents
+from tenure.client.counting import counted
 from tenure.client.exchange import Identity
 from tenure.client.handle import Handle, Ties
 from tenure.client.logs import LogReader
@@ -88,7 +89,7 @@ class Client:
         self._ties: Final = Ties(self._ask_to_cancel, self.contents.fetch, self._look)
         self._desk: Final = Desk(self._session, self.client_id, chosen, {}, self._ties, self.contents)
         self._scope: Final = scope_of(identity.namespace, chosen.run)
-        self._plain: Final = Submitter(self._desk, TaskDefaults(), self._scope)
+        self._plain: Final = Submitter(self._desk, TaskDefaults(), self._scope, counted=counted(chosen.campaign))
 
     @classmethod
     def over(
@@ -128,11 +129,12 @@ class Client:
         run = options.pop("run", None)
         key = checked_key(options.pop("key", ""))
         given = options.pop("inputs", None)
+        campaign, cost = options.pop("campaign", self._options.campaign), options.pop("cost", None)
         scope = self._scope if run is None else scope_of(self._scope.world, run)
         said = defaults_of(cast("TaskOptions", options))
         if given:
             said = replace(said, inputs=self.contents.inputs(given))
-        return Submitter(self._desk, said, scope, key)
+        return Submitter(self._desk, said, scope, key, counted(campaign, cost))
 
     @overload
     def submit(

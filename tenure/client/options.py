@@ -11,6 +11,7 @@ from tenure.handlers.options import TaskOptions
 
 if TYPE_CHECKING:
     from tenure.client.contents import Given
+    from tenure.protocol.amounts import Amount
     from tenure.settings import Settings
 
 
@@ -43,6 +44,8 @@ class ClientOptions:
     """The most bytes in one request; at least one task is always sent."""
     requests_in_flight: int = 8
     """How many requests `map` sends ahead before it waits for the first one's answer."""
+    campaign: str | None = None
+    """The campaign that submissions count against, where `using` names no other; "" for none."""
     lost: Literal["raise", "wait"] = "raise"
     """A LOST task: "raise" ends its handle with `TaskLost`; "wait" leaves it pending until somebody has decided."""
     on_warning: Callable[[str], None] | None = None
@@ -64,6 +67,7 @@ class ClientOptions:
             namespace=self.namespace or settings.namespace,
             principal=settings.principal if self.principal is None else self.principal,
             patience_ms=self.patience_ms or int(settings.answer_timeout_s * 1000),
+            campaign=settings.campaign if self.campaign is None else self.campaign,
         )
 
 
@@ -74,6 +78,10 @@ class SubmitOptions(TaskOptions, total=False):
     """The group that these submissions belong to."""
     key: str
     """The idempotency key: the same key never makes a second task. Several tasks get `<key>:0`, `<key>:1`, ..."""
+    campaign: str
+    """The campaign that these submissions count against; "" for none, where the client's options name one."""
+    cost: Amount
+    """What each of these tasks costs, in the unit of the campaign's budget, with up to three decimals."""
     inputs: Mapping[str, Given]
     """What the task finds below `inputs/`, by path: a file or folder of this host, uploaded once, or a `Blob` or
     `Bundle` of `Client.upload`."""

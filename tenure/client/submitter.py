@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, NamedTuple, ParamSpec, TypeVar, Unpack, 
 
 from tenure.client.calls import Call, CallTemplate, Command, Form, Function, command_work, envelope_text
 from tenure.client.contents import Contents
+from tenure.client.counting import Counted
 from tenure.client.handle import Handle, Ties
 from tenure.client.options import ClientOptions, CommandOptions
 from tenure.client.session import Session
@@ -63,15 +64,19 @@ class Submitter:
 
     Every method returns when the coordinator has stored the tasks, so they will run even if this process ends. Errors
     of all of them: UnknownHandler, InvalidArguments, PayloadTooLarge and UsageError before anything is sent;
+    OutsideCampaign and OverBudget when the campaign does not allow a request's tasks, of which none was stored then;
     CoordinatorUnreachable and BrokerError when nobody answered: then it is unknown whether the tasks were stored, and
     submitting again under the same `key` is safe.
     """
 
-    def __init__(self, desk: Desk, said: TaskDefaults, scope: Scope, key: str = "") -> None:
+    def __init__(
+        self, desk: Desk, said: TaskDefaults, scope: Scope, key: str = "", counted: Counted | None = None
+    ) -> None:
         self._desk = desk
         self._said = said
         self._scope = scope
         self._key = key
+        self._counted = counted or Counted()
         self._templates: dict[Function, CallTemplate] = {}
 
     @overload
@@ -157,7 +162,7 @@ class Submitter:
 
     def _send(self, tasks: Iterable[Prepared]) -> list[Handle[Any]]:
         self._desk.session.refuse_own_thread()
-        pipeline = _Pipeline(self._desk, self._key)
+        pipeline = _Pipeline(self._desk, self._key, self._counted)
         try:
             for batch in _batches(tasks, self._desk.options):
                 pipeline.send(batch)
@@ -174,9 +179,10 @@ class Submitter:
 class _Pipeline:
     """Requests sent ahead of their answers, a bounded number at a time."""
 
-    def __init__(self, desk: Desk, key: str) -> None:
+    def __init__(self, desk: Desk, key: str, counted: Counted) -> None:
         self._desk = desk
         self._key = key
+        self._counted = counted
         self._in_flight: deque[Future[Reply]] = deque()
         self.handles: list[Handle[Any]] = []
         self.stored = 0
@@ -193,9 +199,8 @@ class _Pipeline:
         )
         handles = [task.handle for task in batch]
         self.handles += handles
-        self._in_flight.append(
-            session.post(Submit.model_construct(items=items), partial(self._admit, handles), request_id)
-        )
+        ask = Submit.model_construct(items=items, campaign=self._counted.campaign, cost=self._counted.cost)
+        self._in_flight.append(session.post(ask, partial(self._admit, handles), request_id))
 
     def finish(self) -> None:
         """Wait for everything that is on its way."""
