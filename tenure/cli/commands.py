@@ -6,6 +6,7 @@ import click
 
 from tenure.cli.artifacts import artifacts
 from tenure.cli.broker import broker
+from tenure.cli.campaigns import campaigns
 from tenure.cli.cancel import cancel
 from tenure.cli.clients import clients
 from tenure.cli.completion import completion
@@ -52,7 +53,7 @@ def tenure() -> None:
 tenure.section("Start here", demo, up)
 tenure.section("Work", submit, map_rows, wait, result, logs, cancel, explain)
 tenure.section("Records", tasks, workers, leases, directives, quarantine, artifacts)
-tenure.section("Who takes part", sites, clients)
+tenure.section("Who takes part", sites, clients, campaigns)
 tenure.section("Parts of a fleet", broker, coordinator, worker, launchers)
 tenure.section("Help", doctor, completion)
 tenure.add_command(run_assignment)  # launchers call it, so the help does not list it

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any, Final, final
 import click
 
 from tenure.cli.output import moment, plain
-from tenure.errors import TenureError, UnknownDirective, UnknownPrincipal, UnknownTask, UnknownWorker, UsageError
+from tenure.errors import (
+    TenureError,
+    UnknownCampaign,
+    UnknownDirective,
+    UnknownPrincipal,
+    UnknownTask,
+    UnknownWorker,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -140,6 +148,7 @@ def _unknown(what: Listed, identity: str) -> TenureError:
         "workers": UnknownWorker,
         "directives": UnknownDirective,
         "sites": UnknownPrincipal,
+        "campaigns": UnknownCampaign,
         "clients": UnknownPrincipal,
     }
     return kinds.get(what, UsageError)(

@@ -23,6 +23,7 @@ TASKS: Final = Listing(
         Column("CAPABILITY", "capability", spare=3),
         Column("WORK", "work"),
         Column("RUN", "run", spare=2),
+        Column("CAMPAIGN", "campaign", spare=4),
         Column("SUBMITTED", "submitted_at_ms", moment, spare=1),
     ),
     empty="There are no tasks.",
@@ -42,11 +43,12 @@ def tasks() -> None:
 @click.option("--state", type=click.Choice(STATES, case_sensitive=False), help="Only tasks in this state.")
 @click.option("--capability", metavar="NAME", help="Only tasks of this capability.")
 @click.option("--run", metavar="NAME", help="Only tasks of this run.")
+@click.option("--campaign", metavar="NAME", help="Only tasks that count against this campaign.")
 @limit_option
 @with_desk
-def list_tasks(desk: Desk, state: str | None, capability: str | None, run: str | None, limit: int) -> None:
+def list_tasks(desk: Desk, limit: int, **where: str | None) -> None:
     """List tasks, newest first."""
-    print_list(desk, TASKS, {"state": state, "capability": capability, "run": run}, limit)
+    print_list(desk, TASKS, where, limit)
 
 
 @tasks.command("show")
