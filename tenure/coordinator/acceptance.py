@@ -9,11 +9,13 @@ read them (`outputs`), by the same guarded write.
 from __future__ import annotations
 
 import json
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from tenure.clock import sortable_id
 from tenure.coordinator import directives, leases, promotion
 from tenure.coordinator.errands import Artifact, ResultCheck, place_of
+from tenure.coordinator.journal import Step
 from tenure.protocol.client_messages import Done
 from tenure.protocol.control_messages import Judged, Reason, Verdict
 from tenure.protocol.envelope import open_envelope
@@ -219,6 +221,7 @@ def _conclude(turn: Turn, lease: LiveLease, worker: WorkerView, report: Finished
             return
     state = _end_task(turn, lease, task[1], failure)
     insert_result(turn, report, worker.worker_id, lease.fence, verified)
+    _note_acceptance(turn, report, worker, (task[1], state))
     if verified is not None:
         _promote(turn, lease.site, report.binding, verified)
     elif report.outputs is not None:
@@ -235,6 +238,17 @@ def _conclude(turn: Turn, lease: LiveLease, worker: WorkerView, report: Finished
             outputs=verified,
         ),
     )
+
+
+def _note_acceptance(turn: Turn, report: Finished, worker: WorkerView, states: tuple[str, str]) -> None:
+    binding, failure = report.binding, report.outcome.failure
+    told = report.outcome.value if failure is None else failure.model_dump_json()
+    text = (
+        f"The result of attempt {binding.attempt} (fence {binding.fence}) was accepted; sha256 of what it says: "
+        f"{sha256((told or '').encode()).hexdigest()}."
+    )
+    step = Step(*states, "" if failure is None else failure.kind, f"site:{worker.site}", worker.site)
+    turn.record("accepted", text, task_id=binding.task_id, worker_id=worker.worker_id, step=step)
 
 
 def insert_result(turn: Turn, report: Finished, worker_id: str, fence: int, outputs: Bundle | None) -> None:
@@ -286,7 +300,8 @@ def _failed_attempt(turn: Turn, lease: LiveLease, failure: Failure, duration_ms:
         (lease.task_id, lease.fence, lease.attempt, failure.model_dump_json(), duration_ms, turn.now_ms),
     )
     text = f"Attempt {lease.attempt} failed ({failure.kind}): {failure.message}"
-    turn.record("failed_attempt", text, task_id=lease.task_id)
+    step = Step(TaskState.RUNNING, TaskState.QUEUED, reason=failure.kind, site=lease.site)
+    turn.record("failed_attempt", text, task_id=lease.task_id, worker_id=lease.worker_id, step=step)
 
 
 def _refuse(turn: Turn, worker: WorkerView, report: Finished) -> None:
@@ -324,4 +339,5 @@ def quarantine(turn: Turn, site: str, worker_id: str, report: Finished, reason: 
             f"A result of attempt {binding.attempt} (fence {binding.fence}) from {worker_id} was rejected: "
             f"{reason}. It is kept in quarantine and changes nothing."
         )
-        turn.record("rejected", text, task_id=binding.task_id, worker_id=worker_id)
+        step = Step(after="QUARANTINED", reason=reason, site=site)
+        turn.record("rejected", text, task_id=binding.task_id, worker_id=worker_id, step=step)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tenure.clock import sortable_id
 from tenure.coordinator import charges
 from tenure.coordinator.directives import ready
+from tenure.coordinator.journal import Step
 from tenure.errors import KeyConflict, UsageError
 from tenure.protocol.client_messages import Admitted, Reply
 from tenure.protocol.envelope import Envelope, digest, open_envelope
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from tenure.protocol.client_messages import Request, Submit
 
 Opened = tuple[Envelope, bytes]
+_SUBMITTED: Final = Step(after=TaskState.QUEUED)
 
 
 def admit(turn: Turn, request: Request, ask: Submit) -> Reply:
@@ -44,6 +46,7 @@ def admit(turn: Turn, request: Request, ask: Submit) -> Reply:
         fresh.append((task_id, envelope))
         rows.append(_row(turn, request, ask, (task_id, item.key, sha), envelope, raw))
         admitted.append(Admitted(task_id=task_id, state=TaskState.QUEUED, fresh=True))
+        turn.record("submitted", f"It was submitted; digest {sha}.", task_id=task_id, step=_SUBMITTED)
         ready(turn, envelope.capability, turn.now_ms + envelope.delay_ms)
     reserved = charges.of_submission(turn, ask, request.principal, fresh)
     turn.store.run_many("insert_task", rows)

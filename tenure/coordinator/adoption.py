@@ -15,6 +15,7 @@ from tenure.broker.base import WorkerAddress
 from tenure.clock import sortable_id
 from tenure.coordinator import acceptance, directives, promotion
 from tenure.coordinator.errands import AdoptionCheck, Artifact, place_of
+from tenure.coordinator.journal import COORDINATOR, RETENTION_POLICY, Actor, Step
 from tenure.errors import NotAdoptable
 from tenure.protocol.artifact import Bundle
 from tenure.protocol.client_messages import Done
@@ -72,12 +73,19 @@ def adopt(turn: Turn, ask: Adopt, by: str) -> Rows:
         return [_adopt(turn, evidence, by, ask.note)]
     if not turn.curator.ready:
         raise NotAdoptable("its files cannot be read: the coordinator has no store", "Start it with --artifacts")
-    turn.ask_porter(AdoptionCheck(evidence.quarantine_id, evidence.place, bundle, by, ask.note))
+    who = turn.actor.principal
+    turn.ask_porter(AdoptionCheck(evidence.quarantine_id, evidence.place, bundle, by, ask.note, who))
     return [{"quarantine_id": evidence.quarantine_id, "state": "VERIFYING", "files": bundle.files, "size": bundle.size}]
 
 
 def checked(turn: Turn, errand: AdoptionCheck, end: Ended) -> None:
-    """The porter has read the files of a result that is to be adopted, or could not."""
+    """The porter has read the files of a result that is to be adopted, or could not; whoever wanted it decides now."""
+    turn.actor = Actor(errand.principal)
+    _conclude(turn, errand, end)
+    turn.actor = COORDINATOR
+
+
+def _conclude(turn: Turn, errand: AdoptionCheck, end: Ended) -> None:
     try:
         evidence = _undecided(turn, errand.quarantine_id)
         _require_readable(end)
@@ -85,7 +93,7 @@ def checked(turn: Turn, errand: AdoptionCheck, end: Ended) -> None:
     except NotAdoptable as refusal:
         _decide(turn, (errand.quarantine_id, errand.place.task_id), "refuse", errand.by, refusal.message)
         text = f"{errand.by} wanted to adopt result {errand.quarantine_id} from quarantine: {refusal.message}."
-        turn.record("adoption_refused", text, task_id=errand.place.task_id)
+        turn.record("adoption_refused", text, task_id=errand.place.task_id, step=Step(reason=refusal.code))
         return
     _adopt(turn, evidence, errand.by, errand.note)
 
@@ -97,7 +105,8 @@ def drop(turn: Turn, ask: Drop, by: str) -> Rows:
     _decide(turn, (evidence.quarantine_id, binding.task_id), "drop", by, ask.note)
     because = f" ({ask.note})" if ask.note else ""
     text = f"{by} dropped result {evidence.quarantine_id} of attempt {binding.attempt}{because}."
-    turn.record("quarantine_dropped", text, task_id=binding.task_id)
+    step = Step("UNDECIDED", "DROPPED", reason=ask.note, site=evidence.site)
+    turn.record("quarantine_dropped", text, task_id=binding.task_id, step=step)
     if evidence.report.outputs is not None:
         promotion.discard(turn, evidence.place)
     return [{"quarantine_id": evidence.quarantine_id, "state": "DROPPED"}]
@@ -111,6 +120,9 @@ def expire(turn: Turn, retention_ms: int) -> None:
         if turn.curator.knows(("adoption", quarantine_id)):
             continue
         _decide(turn, (quarantine_id, task_id), "expire", _RETENTION, "")
+        text = f"The files of result {quarantine_id} in quarantine were kept for their time and are discarded."
+        step = Step("UNDECIDED", "EXPIRED", principal=RETENTION_POLICY)
+        turn.record("quarantine_expired", text, task_id=task_id, step=step)
         promotion.discard(turn, StagingPlace(site=site, task_id=task_id, fence=fence, nonce=nonce))
 
 
@@ -185,7 +197,8 @@ def _adopt(turn: Turn, evidence: Evidence, by: str, note: str) -> dict[str, Any]
         f"{by} adopted the result of attempt {binding.attempt} (fence {binding.fence}) from quarantine, "
         f"under the new fence {fence}{because}."
     )
-    turn.record("adopted", text, task_id=task_id)
+    step = Step("UNDECIDED", "ADOPTED", reason=note, site=evidence.site)
+    turn.record("adopted", text, task_id=task_id, worker_id=evidence.worker_id, step=step)
     done = Done(
         task_id=task_id,
         state=TaskState.SUCCEEDED,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tenure.broker.base import WorkerAddress
 from tenure.coordinator import directives, leases
 from tenure.coordinator.journal import Step
+from tenure.coordinator.journal import Step
 from tenure.errors import UnknownTask
 from tenure.protocol.client_messages import Done
 from tenure.protocol.control_messages import Stop, StopReason
@@ -31,7 +32,8 @@ def cancel(turn: Turn, task_id: str, by: str, reason: str) -> TaskState:
         return state
     if state is not TaskState.CANCELLING:
         because = f" ({reason})" if reason else ""
-        turn.record("cancel_asked", f"{by or 'Somebody'} asked to cancel it{because}.", task_id=task_id)
+        step = Step(before=state, reason=reason)
+        turn.record("cancel_asked", f"{by or 'Somebody'} asked to cancel it{because}.", task_id=task_id, step=step)
     lease = turn.leases.get(task_id)
     if state is TaskState.LOST:
         _deny_pending(turn, task_id, by)
@@ -57,7 +59,8 @@ def note_unoffered(turn: Turn, task_id: str, watcher: str, who: str) -> None:
 
 def _over(turn: Turn, task_id: str, watcher: str, before: TaskState, proof: str) -> TaskState:
     turn.store.run("task_state", (TaskState.CANCELLED, turn.now_ms, task_id, before))
-    turn.record("cancelled", f"Cancelled: {proof}.", task_id=task_id)
+    step = Step(before, TaskState.CANCELLED, reason=proof)
+    turn.record("cancelled", f"Cancelled: {proof}.", task_id=task_id, step=step)
     turn.tell(watcher, Done(task_id=task_id, state=TaskState.CANCELLED, detail=proof))
     return TaskState.CANCELLED
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from tenure.clock import sortable_id
 from tenure.coordinator import charges, leases
+from tenure.coordinator.journal import RETRY_POLICY, Step
 from tenure.errors import DirectiveDecided, UnknownDirective
 from tenure.protocol.client_messages import Done
 from tenure.protocol.envelope import Retry, open_envelope
@@ -51,9 +52,10 @@ def after_loss(turn: Turn, lease: LiveLease, loss: Loss) -> None:
     )
     far = f"; it was {lease.progress}" if lease.progress is not None else ""
     text = f"Attempt {lease.attempt} (fence {lease.fence}) was lost: {loss.detail}{far}."
-    turn.record("lost", text, task_id=lease.task_id)
+    step = Step(TaskState.RUNNING, TaskState.LOST, reason=loss.reason, site=lease.site)
+    turn.record("lost", text, task_id=lease.task_id, worker_id=lease.worker_id or None, step=step)
     if allowed:
-        _approve(turn, directive_id, POLICY, f"lost attempt {lost_count + 1} of {retry.lost} that may be repeated")
+        _allow(turn, lease, directive_id, f"lost attempt {lost_count + 1} of {retry.lost} that may be repeated")
         again(turn, lease, capability, (1, 0), backoff_ms(retry, lost_count))
         return
     turn.tell(
@@ -67,7 +69,7 @@ def after_failure(turn: Turn, lease: LiveLease, kind: str, retry: Retry, failed_
     wait_ms = backoff_ms(retry, failed_count)
     loss = Loss(f"failed_{kind}", f"it failed ({kind})")
     directive_id = _record(turn, lease, loss, backoff_ms=wait_ms, held=False)
-    _approve(turn, directive_id, POLICY, f"failed attempt {failed_count + 1} of {retry.failed} that may be repeated")
+    _allow(turn, lease, directive_id, f"failed attempt {failed_count + 1} of {retry.failed} that may be repeated")
     again(turn, lease, lease.capability, (0, 1), wait_ms)
 
 
@@ -94,7 +96,9 @@ def decide(turn: Turn, wanted: str, *, approve: bool, by: str, note: str) -> str
         deny(turn, directive_id, by, note)
         _abandon(turn, task_id, directive_id, by)
     verb = "approved" if approve else "denied"
-    turn.record(f"directive_{verb}", f"{by} {verb} directive {directive_id}{_because(note)}.", task_id=task_id)
+    step = Step(TaskState.LOST, TaskState.QUEUED if approve else TaskState.ABANDONED, reason=note)
+    text = f"{by} {verb} directive {directive_id}{_because(note)}."
+    turn.record(f"directive_{verb}", text, task_id=task_id, step=step)
     return str(directive_id)
 
 
@@ -121,7 +125,8 @@ def give_back(turn: Turn, lease: LiveLease, *, cause: Cause = Cause.UNSTARTED, w
 def cancelled(turn: Turn, task_id: str, watcher: str, proof: str) -> None:
     """CANCELLING to CANCELLED: the end is proved."""
     turn.store.run("task_state", (TaskState.CANCELLED, turn.now_ms, task_id, TaskState.CANCELLING))
-    turn.record("cancelled", f"Cancelled: {proof}.", task_id=task_id)
+    step = Step(TaskState.CANCELLING, TaskState.CANCELLED, reason=proof)
+    turn.record("cancelled", f"Cancelled: {proof}.", task_id=task_id, step=step)
     turn.tell(watcher, Done(task_id=task_id, state=TaskState.CANCELLED, detail=proof))
 
 
@@ -165,7 +170,19 @@ def _record(turn: Turn, lease: LiveLease, loss: Loss, *, backoff_ms: int, held: 
             turn.now_ms,
         ),
     )
+    if held:
+        text = f"Directive {directive_id}: attempt {lease.attempt + 1} is held for a person to decide."
+        step = Step(after=DirectiveState.PENDING, reason=loss.reason, site=lease.site)
+        turn.record("retry_held", text, task_id=lease.task_id, step=step)
     return directive_id
+
+
+def _allow(turn: Turn, lease: LiveLease, directive_id: str, note: str) -> None:
+    """The submitter's retry budget covers it; `explain` tells so from the directive."""
+    _approve(turn, directive_id, POLICY, note)
+    step = Step(DirectiveState.PENDING, DirectiveState.APPROVED, reason=note, principal=RETRY_POLICY, site=lease.site)
+    text = f"Directive {directive_id}: attempt {lease.attempt + 1} is allowed."
+    turn.record("retry_allowed", text, task_id=lease.task_id, step=step)
 
 
 def _approve(turn: Turn, directive_id: str, by: str, note: str) -> None:

@@ -111,6 +111,8 @@ class AdoptionCheck:
     bundle: Bundle
     by: str
     note: str
+    principal: str = "coordinator"
+    """Whose decision it is, as the event log says it."""
 
     @property
     def key(self) -> Key:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tenure.coordinator import acceptance, directives, leases
+from tenure.coordinator.journal import Step
 from tenure.coordinator.live import Gone
 from tenure.protocol.control_messages import Reason, Verdict
 from tenure.protocol.states import LeaseState
@@ -92,7 +93,8 @@ def note_second(turn: Turn, worker: WorkerView, binding: Binding) -> None:
             f"{worker.worker_id} was started too for attempt {binding.attempt} (fence {binding.fence}), and was "
             "refused: another executor of it has the lease."
         )
-        turn.record("second_executor", text, task_id=binding.task_id, worker_id=worker.worker_id)
+        step = Step(reason=Reason.SECOND_EXECUTOR)
+        turn.record("second_executor", text, task_id=binding.task_id, worker_id=worker.worker_id, step=step)
 
 
 def _is_named(lease: LiveLease, binding: Binding) -> bool:
@@ -104,7 +106,8 @@ def _never_came(turn: Turn, lease: LiveLease, worker: WorkerView, event: Executo
     # The detail does not count: a process number in it would make each one news.
     if turn.memory.is_first_refusal(f"{worker.worker_id} {lease.task_id}", event.cause):
         text = f"{worker.worker_id} could not start an executor for it ({event.cause}{because}); it is offered again."
-        turn.record("not_launched", text, task_id=lease.task_id, worker_id=worker.worker_id)
+        step = Step(reason=event.cause)
+        turn.record("not_launched", text, task_id=lease.task_id, worker_id=worker.worker_id, step=step)
     directives.give_back(turn, lease, cause=event.cause, wait_ms=_wait_ms(turn, lease))
     acceptance.judge(turn, worker, event.binding, Verdict.ACCEPTED)
 
@@ -128,7 +131,8 @@ def _disprove(turn: Turn, lease: LiveLease, told: ExecutorGone) -> None:
     """Not judged: the parent goes on telling it, and is believed as soon as it is true."""
     if turn.memory.is_first_refusal(lease.worker_id, "said to be gone"):
         text = f"{story(lease, told)}, but it was heard since: it keeps its lease."
-        turn.record("not_gone", text, task_id=lease.task_id, worker_id=lease.parent)
+        step = Step(reason=told.cause, site=lease.site)
+        turn.record("not_gone", text, task_id=lease.task_id, worker_id=lease.parent, step=step)
     lease.gone = None
 
 
@@ -176,5 +180,5 @@ def _answer(turn: Turn, worker: WorkerView, event: ExecutorGone) -> None:
 def _refuse(turn: Turn, worker: WorkerView, binding: Binding, reason: Reason) -> None:
     if turn.memory.is_first_refusal(worker.worker_id, f"executor_gone {reason}"):
         text = f"What {worker.worker_id} said of the end of an executor was refused: {reason}."
-        turn.record("refused", text, task_id=binding.task_id, worker_id=worker.worker_id)
+        turn.record("refused", text, task_id=binding.task_id, worker_id=worker.worker_id, step=Step(reason=reason))
     acceptance.judge(turn, worker, binding, Verdict.REJECTED, reason)

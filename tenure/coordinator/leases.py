@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from tenure.broker.base import EntryId, Publication, Stream
 from tenure.coordinator import logs, promotion
+from tenure.coordinator.journal import Step
 from tenure.coordinator.live import LiveLease, LiveLeases
 from tenure.protocol.assignment import Assignment, Ticket
 from tenure.protocol.envelope import open_envelope
@@ -76,12 +77,19 @@ def offer(turn: Turn, candidates: Sequence[Candidate]) -> None:
             needs=envelope.requirements if envelope.requirements.directed else None,
         )
         rows.append(_row(lease, turn.now_ms))
+        _note_offer(turn, lease)
         turn.leases.add(lease)
         _reserve(turn, lease, 1)
         _say_where_it_starts(turn, lease)
         turn.out.publications.append(_publication(turn, lease, raw, exclusive=envelope.exclusive))
     turn.store.run_many("insert_lease", rows)
     turn.store.run_many("task_offered", [(row[0],) for row in rows])
+
+
+def _note_offer(turn: Turn, lease: LiveLease) -> None:
+    text = f"Attempt {lease.attempt} was offered under fence {lease.fence}."
+    step = Step(TaskState.QUEUED, TaskState.OFFERED, site=lease.site)
+    turn.record("offered", text, task_id=lease.task_id, worker_id=lease.directed_to or None, step=step)
 
 
 def publish_again(turn: Turn, lease: LiveLease, raw: bytes) -> None:
@@ -122,6 +130,9 @@ def bind(turn: Turn, lease: LiveLease, binding: Binding, worker_id: str, *, afte
     if changed != 1:
         return False
     turn.store.run("task_running", (binding.task_id,))
+    text = f"The lease on attempt {binding.attempt} (fence {binding.fence}) was bound to nonce {binding.nonce}."
+    step = Step(TaskState.OFFERED, TaskState.RUNNING, site=lease.site)
+    turn.record("bound", text, task_id=binding.task_id, worker_id=worker_id or None, step=step)
     note_bound(turn, lease, worker_id, binding.nonce, after_beat)
     return True
 
@@ -143,6 +154,9 @@ def note_bound(turn: Turn, lease: LiveLease, worker_id: str, nonce: str, after_b
 def end(turn: Turn, lease: LiveLease, state: LeaseState, cause: str) -> None:
     """A live lease to EXPIRED or RELEASED, and its entry taken off the stream."""
     turn.store.run("end_lease", (state, cause, turn.now_ms, lease.task_id, lease.fence, lease.state))
+    text = f"The lease on attempt {lease.attempt} (fence {lease.fence}) is over."
+    step = Step(lease.state, state, reason=cause, site=lease.site)
+    turn.record("lease_over", text, task_id=lease.task_id, worker_id=lease.worker_id or None, step=step)
     forget(turn, lease)
 
 
@@ -195,7 +209,7 @@ def _say_where_it_starts(turn: Turn, lease: LiveLease) -> None:
     checkpoint = promotion.starting_point(turn, lease.task_id, lease.attempt)
     if checkpoint is not None:
         text = f"Attempt {lease.attempt} starts from checkpoint {checkpoint.name} of attempt {checkpoint.attempt}."
-        turn.record("from_checkpoint", text, task_id=lease.task_id)
+        turn.record("from_checkpoint", text, task_id=lease.task_id, step=Step(site=lease.site))
 
 
 def _row(lease: LiveLease, now_ms: int) -> tuple[object, ...]:

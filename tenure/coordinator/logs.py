@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from tenure.artifacts.jobs import StagingPlace
 from tenure.coordinator import promotion
 from tenure.coordinator.errands import Artifact, LogKeeping
+from tenure.coordinator.journal import Step
 from tenure.protocol.artifact import Bundle
 from tenure.protocol.states import LeaseState
 
@@ -52,7 +53,7 @@ def ended(turn: Turn, errand: LogKeeping, end: Ended) -> None:
     turn.store.run("log_done", (errand.task_id, errand.fence))
     if end.problem is not None:
         text = f"The log of attempt {errand.attempt} could not be kept: {end.problem.message}."
-        turn.record("log_lost", text, task_id=errand.task_id)
+        turn.record("log_lost", text, task_id=errand.task_id, step=Step(reason=end.problem.code, site=errand.site))
     elif end.blob is not None:
         artifact = Artifact(
             task_id=errand.task_id,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tenure.broker.base import WorkerAddress
 from tenure.coordinator.errands import Discarding, Promotion, open_artifact
+from tenure.coordinator.journal import Step
 from tenure.protocol.artifact import Checkpoint
 from tenure.protocol.control_messages import Kept
 
@@ -147,9 +148,11 @@ def _not_promoted(turn: Turn, errand: Promotion, end: Ended, problem: Problem) -
         turn.store.run("artifact_collected", artifact.key)
         tell_kept(turn, artifact)
         text = f"Checkpoint {artifact.name} of attempt {artifact.attempt} is gone: {problem.message}."
-        turn.record("checkpoint_lost", text, task_id=artifact.task_id)
+        step = Step(reason=problem.code, site=artifact.place.site)
+        turn.record("checkpoint_lost", text, task_id=artifact.task_id, step=step)
     elif turn.curator.failed(errand.key, end, turn.elapsed_ms) == 1:
         text = (
             f"The store does not take {what} of attempt {artifact.attempt} yet: {problem.message}. It is tried again."
         )
-        turn.record("not_promoted", text, task_id=artifact.task_id)
+        step = Step(reason=problem.code, site=artifact.place.site)
+        turn.record("not_promoted", text, task_id=artifact.task_id, step=step)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from tenure.coordinator import directives, leases
 from tenure.coordinator.fleet import Fleet, WorkerView
+from tenure.coordinator.journal import Step
 from tenure.coordinator.sites import Site
 from tenure.errors import UnknownWorker
 from tenure.protocol.control_messages import Drain, Registered, Stop, StopReason
@@ -67,14 +68,15 @@ def hello(turn: Turn, site: Site, report: Report, event: Hello) -> None:
             stop = Stop(task_id=held.task_id, fence=held.fence, reason=StopReason.SUPERSEDED)
             turn.out.order(worker.address, stop)
     if (before is None or before.generation != worker.generation) and not worker.executor_of:
-        _record_hello(turn, worker, frozenset(event.capabilities) - worker.capabilities)
+        _record_hello(turn, worker, before, frozenset(event.capabilities) - worker.capabilities)
 
 
-def _record_hello(turn: Turn, worker: WorkerView, refused: frozenset[str]) -> None:
+def _record_hello(turn: Turn, worker: WorkerView, before: WorkerView | None, refused: frozenset[str]) -> None:
     offers = ", ".join(sorted(worker.capabilities)) or "nothing"
     more = f"; the site was not granted {', '.join(sorted(refused))}" if refused else ""
     text = f"Worker {worker.worker_id} of site {worker.site} said hello (generation {worker.generation})"
-    turn.record("worker_hello", f"{text}, offers {offers}{more}.", worker_id=worker.worker_id)
+    step = Step(before.state if before is not None else "", worker.state)
+    turn.record("worker_hello", f"{text}, offers {offers}{more}.", worker_id=worker.worker_id, step=step)
 
 
 def _is_current(turn: Turn, worker: WorkerView, held: Held) -> bool:
@@ -92,7 +94,7 @@ def _stays_what_it_is(turn: Turn, report: Report, event: Hello) -> bool:
         return True
     if turn.memory.is_first_refusal(report.worker_id, "executor_of"):
         text = f"{report.worker_id} says that it is an executor of {claimed or 'nobody'}, which it is not: refused."
-        turn.record("refused", text, worker_id=report.worker_id)
+        turn.record("refused", text, worker_id=report.worker_id, step=Step(reason="executor_of"))
     return False
 
 
@@ -144,7 +146,9 @@ def register_by_hand(turn: Turn, ask: RegisterWorker) -> None:
     event = Hello(slots=ask.slots, capabilities=ask.capabilities, ttl_ms=worker.ttl_ms)
     _store(turn, worker, event)
     _enter(turn, worker, before)
-    turn.record("worker_hello", f"Worker {ask.worker_id} was registered by hand.", worker_id=ask.worker_id)
+    step = Step(before.state if before is not None else "", worker.state, reason="by_hand", site=worker.site)
+    text = f"Worker {ask.worker_id} was registered by hand."
+    turn.record("worker_hello", text, worker_id=ask.worker_id, step=step)
 
 
 def leave(turn: Turn, worker: WorkerView, *, gone: bool) -> None:
@@ -186,8 +190,9 @@ def change_state(turn: Turn, worker: WorkerView, state: WorkerState) -> None:
         return
     turn.store.run("worker_state", (state, worker.worker_id, state))
     turn.store.run("worker_seen", (turn.now_ms, worker.worker_id))
+    step = Step(worker.state, state, site=worker.site)
     worker.state = state
-    turn.record("worker_state", f"Worker {worker.worker_id} became {state}.", worker_id=worker.worker_id)
+    turn.record("worker_state", f"Worker {worker.worker_id} became {state}.", worker_id=worker.worker_id, step=step)
     if state is WorkerState.ACTIVE:
         wake(turn, worker)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from tenure.broker.base import WorkerAddress
 from tenure.coordinator import acceptance, checkpoints, directives, executors, leases, registry
+from tenure.coordinator.journal import Step
 from tenure.coordinator.live import Progress
 from tenure.protocol.control_messages import Granted, Reason, Refused, Registered, SayHello, Stop, StopReason, Verdict
 from tenure.protocol.states import LeaseState
@@ -87,7 +88,7 @@ def _refuse_stranger(turn: Turn, site: str, report: Report, event: WorkerEvent, 
     if not turn.memory.is_first_refusal(report.worker_id, reason):
         return
     text = f"A {event.kind} from {report.worker_id} on the inbox of {site} was refused: {reason}."
-    turn.record("refused", text, worker_id=report.worker_id)
+    turn.record("refused", text, worker_id=report.worker_id, step=Step(reason=reason))
 
 
 def _apply(turn: Turn, worker: WorkerView, event: WorkerEvent) -> None:
@@ -177,7 +178,8 @@ def _note_refusal(turn: Turn, worker: WorkerView, event: Released) -> None:
     task_id = event.binding.task_id
     if event.cause is Cause.REFUSED and turn.memory.is_first_refusal(f"{worker.worker_id} {task_id}", event.detail):
         text = f"{worker.worker_id} cannot run it and gave it back: {event.detail or 'it did not say why'}."
-        turn.record("given_back", text, task_id=task_id, worker_id=worker.worker_id)
+        step = Step(reason=event.cause)
+        turn.record("given_back", text, task_id=task_id, worker_id=worker.worker_id, step=step)
 
 
 def _not_ended(turn: Turn, worker: WorkerView, lease: LiveLease, detail: str) -> None:
