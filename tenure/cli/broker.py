@@ -1,4 +1,4 @@
-"""`tenure broker`: a broker of one's own, in the foreground."""
+"""`tenure broker`: a broker of one's own, in the foreground; and `tenure broker secure`, for any broker."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from tenure.cli.broker_secure import secure
 from tenure.cli.desk import with_desk
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ _LONGEST_SOCKET: Final = 100
 _LOOK_MS: Final = 1_000
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option("--data", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Where it keeps its data.")
 @click.option(
     "--port", type=click.IntRange(0, 65_535), metavar="N", default=0, help="A loopback port; any free one by default."
@@ -27,6 +28,14 @@ _LOOK_MS: Final = 1_000
 @with_desk
 def broker(desk: Desk, folder: Path | None, port: int, unix_socket: Path | None, max_memory_mb: int) -> None:
     """Run an embedded broker until Ctrl-C. Says where its address is kept."""
+    if click.get_current_context().invoked_subcommand is None:
+        _run(desk, folder, port, unix_socket, max_memory_mb)
+
+
+broker.add_command(secure)
+
+
+def _run(desk: Desk, folder: Path | None, port: int, unix_socket: Path | None, max_memory_mb: int) -> None:
     from tenure.broker.embedded import EmbeddedBroker, EmbeddedOptions
     from tenure.cli.signals import Signals
     from tenure.errors import BrokerUnreachable

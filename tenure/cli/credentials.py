@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tenure.broker.acl import Grant
     from tenure.broker.principals import Principal
-    from tenure.broker.provisioning import User
+    from tenure.broker.provisioning import Provisioner, User
     from tenure.broker.url import BrokerUrl
     from tenure.cli.desk import Desk
 
@@ -50,10 +50,6 @@ class Nodes(Protocol):
 
     def found(self, user: str) -> list[User | None]:
         """A user at each server."""
-        ...
-
-    def close_default(self, *, also_with_password: bool = False) -> bool:
-        """Turn the user `default` off."""
         ...
 
     @property
@@ -128,16 +124,16 @@ def private_url(path: Path) -> BrokerUrl:
 
 
 @contextmanager
-def open_nodes(urls: Sequence[BrokerUrl]) -> Generator[Nodes]:
+def open_provisioner(urls: Sequence[BrokerUrl]) -> Generator[Provisioner]:
     """A provisioner with a connection to each node of the broker."""
     from tenure.broker.provisioning import Provisioner
     from tenure.broker.redis_connection import RedisConnection
 
-    nodes = Provisioner([RedisConnection(url) for url in urls])
+    provisioner = Provisioner([RedisConnection(url) for url in urls])
     try:
-        yield nodes
+        yield provisioner
     finally:
-        nodes.close()
+        provisioner.close()
 
 
 _provisioner: Final = click.option(

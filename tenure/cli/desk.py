@@ -76,9 +76,9 @@ def _open_client(settings: Settings) -> AbstractContextManager[Fleet]:
 
 
 def _open_nodes(urls: Sequence[BrokerUrl]) -> AbstractContextManager[Nodes]:
-    from tenure.cli.credentials import open_nodes
+    from tenure.cli.credentials import open_provisioner
 
-    return open_nodes(urls)
+    return open_provisioner(urls)
 
 
 @final
