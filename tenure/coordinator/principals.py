@@ -11,6 +11,8 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from tenure.broker.keys import DEFAULT_PERSON, DEFAULT_SITE
+from tenure.coordinator import sites
+from tenure.coordinator.journal import Step
 from tenure.errors import NameTaken, UnknownPrincipal, UsageError
 from tenure.protocol.principal_messages import AddCredential, IssuePerson, IssueSite, RetireCredentials, Revoke
 
@@ -65,8 +67,9 @@ def _issue_site(turn: Turn, ask: IssueSite, by: str) -> None:
     capabilities = sorted(set(ask.capabilities))
     turn.store.run("issue_site", (ask.site, ask.site_kind, turn.now_ms, json.dumps(capabilities), ask.most_leases, by))
     turn.store.run("add_credential", ("site", ask.site, ask.secret_digest, turn.now_ms))
-    turn.record("site_issued", f"{by} issued site {ask.site} ({ask.site_kind}) for {', '.join(capabilities)}.")
-    _make_known(turn)
+    text = f"{by} issued site {ask.site} ({ask.site_kind}) for {', '.join(capabilities)}."
+    turn.record("site_issued", text, step=Step(after="ACTIVE", site=ask.site))
+    sites.refresh(turn.memory.sites, turn.store)
 
 
 def _issue_person(turn: Turn, ask: IssuePerson, by: str) -> None:
@@ -77,8 +80,9 @@ def _issue_person(turn: Turn, ask: IssuePerson, by: str) -> None:
         raise _taken("person", ask.person, str(known[1]) if known is not None else "ACTIVE")
     turn.store.run("issue_person", (ask.person, ask.role, turn.now_ms, by))
     turn.store.run("add_credential", ("person", ask.person, ask.secret_digest, turn.now_ms))
-    turn.record("person_issued", f"{by} issued a credential to {ask.person}, as {ask.role}.")
-    _make_known(turn)
+    text = f"{by} issued a credential to {ask.person}, as {ask.role}."
+    turn.record("person_issued", text, step=Step(after="ACTIVE"))
+    sites.refresh(turn.memory.sites, turn.store)
 
 
 def _add_credential(turn: Turn, ask: AddCredential, by: str) -> None:
@@ -93,7 +97,8 @@ def _add_credential(turn: Turn, ask: AddCredential, by: str) -> None:
     # Later than the last one also where the clock has stood still or gone back: the newest is the one that stays.
     issued_ms = max(turn.now_ms, *(row[1] + 1 for row in live)) if live else turn.now_ms
     turn.store.run("add_credential", (ask.holder, ask.name, ask.secret_digest, issued_ms))
-    turn.record("credential_added", f"{by} gave {ask.holder} {ask.name} another credential.")
+    text = f"{by} gave {ask.holder} {ask.name} another credential."
+    turn.record("credential_added", text, step=_about(ask.holder, ask.name))
 
 
 def _retire_old(turn: Turn, ask: RetireCredentials, by: str) -> None:
@@ -102,7 +107,8 @@ def _retire_old(turn: Turn, ask: RetireCredentials, by: str) -> None:
     for digest, _ in old:
         turn.store.run("retire_credential", (turn.now_ms, ask.holder, ask.name, digest))
     if old:
-        turn.record("credentials_retired", f"{by} ended {len(old)} old credentials of {ask.holder} {ask.name}.")
+        text = f"{by} ended {len(old)} old credentials of {ask.holder} {ask.name}."
+        turn.record("credentials_retired", text, step=_about(ask.holder, ask.name))
 
 
 def _revoke(turn: Turn, ask: Revoke, by: str) -> Rows:
@@ -126,15 +132,10 @@ def _revoke(turn: Turn, ask: Revoke, by: str) -> Rows:
         else:
             turn.store.run("revoke_person", (turn.now_ms, ask.name))
             because = f" ({ask.reason})" if ask.reason else ""
-            turn.record("person_revoked", f"{by} revoked the credentials of {ask.name}{because}.")
-            _make_known(turn)
+            text = f"{by} revoked the credentials of {ask.name}{because}."
+            turn.record("person_revoked", text, step=Step("ACTIVE", "REVOKED", ask.reason))
+            sites.refresh(turn.memory.sites, turn.store)
     return [row | {"released": released} for row in _row(turn, ask.holder, ask.name)]
-
-
-def _make_known(turn: Turn) -> None:
-    from tenure.coordinator import sites
-
-    sites.reload(turn)
 
 
 def _row(turn: Turn, holder: Holder, name: str) -> Rows:
@@ -147,6 +148,10 @@ def _row(turn: Turn, holder: Holder, name: str) -> Rows:
     else:
         row["role"] = turn.store.rows("person_on_record", (name,))[0][0]
     return [row | {"secret_digests": digests}]
+
+
+def _about(holder: Holder, name: str) -> Step:
+    return Step(site=name if holder == "site" else "")
 
 
 def _has(turn: Turn, holder: Holder, name: str, digest: str) -> bool:
