@@ -1,6 +1,7 @@
 """One connection to a Redis or Valkey server: commands in, replies or `tenure.errors` out.
 
-It is made on first use, and again after an error by the next call; nothing is ever sent twice. One thread uses it at a
+It is made on first use, and again after an error by the next call, each time with what the file of the address says
+then; nothing is ever sent twice. One thread uses it at a
 time, except for `close`, which any thread may call: a reader that is blocked then ends with `BrokerUnreachable`.
 
 Built on redis-py's connection rather than on its client: no pool (a face has one connection), no hidden retries (the
@@ -45,6 +46,8 @@ class _Driver(Protocol):
     def pack_commands(self, commands: Iterable[Command]) -> list[bytes]: ...
     def read_response(self, *, timeout: float = ...) -> Reply: ...
     def disconnect(self) -> None: ...
+    @property
+    def is_connected(self) -> bool: ...
 
 
 @final
@@ -59,7 +62,6 @@ class RedisConnection:
     def __init__(self, url: BrokerUrl, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> None:
         self._url = url
         self._timeout_ms = timeout_ms
-        self._address = url.address
         self._driver = _driver(url, timeout_ms)
         self._closed = False
         self._in_use = Lock()
@@ -79,7 +81,8 @@ class RedisConnection:
         with self._in_use:
             try:
                 self._check_open()
-                with translated(self._address):
+                with translated(self.address):
+                    self._look_again()
                     return self._exchange(commands, block_ms)
             finally:
                 if self._closed:
@@ -88,7 +91,7 @@ class RedisConnection:
     def checked(self, answer: Answer) -> Reply:
         """The answer, unless it is a refusal. Raises `BrokerError`."""
         if isinstance(answer, ResponseError):
-            raise translate(answer, self._address) from answer
+            raise translate(answer, self.address) from answer
         return answer
 
     def close(self) -> None:
@@ -113,7 +116,16 @@ class RedisConnection:
     @property
     def address(self) -> str:
         """Where the broker is, fit for messages."""
-        return self._address
+        return self._url.address
+
+    def _look_again(self) -> None:
+        """Before a connection is made: whoever holds a credential may have been given another one."""
+        if self._driver.is_connected:
+            return
+        latest = self._url.latest()
+        if latest != self._url:
+            self._driver = _driver(latest, self._timeout_ms)
+            self._url = latest
 
     def _exchange(self, commands: Sequence[Command], block_ms: int) -> list[Answer]:
         driver = self._driver
@@ -138,7 +150,7 @@ class RedisConnection:
             raise self._ended()
 
     def _ended(self) -> BrokerUnreachable:
-        return BrokerUnreachable(f"The connection to the broker at {self._address} was closed by this process")
+        return BrokerUnreachable(f"The connection to the broker at {self.address} was closed by this process")
 
 
 def _shut_down(driver: _Driver) -> None:

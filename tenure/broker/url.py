@@ -1,12 +1,21 @@
-"""Where a broker is: the one place that reads its URL, and the last one that shows its password."""
+"""Where a broker is: the one place that reads its URL, and the last one that shows its password.
+
+A URL that came from a file is read again before every connection, so that a credential may be exchanged while its
+holders work: the file first, then, when the broker knows the new one, the old one's end.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, final
+from typing import TYPE_CHECKING, Final, final
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from tenure.errors import InvalidSettings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tenure.settings import Settings
 
 _PLAIN: Final = frozenset({"redis", "valkey"})
 _ENCRYPTED: Final = frozenset({"rediss", "valkeys"})
@@ -25,15 +34,40 @@ class BrokerUrl:
     """A broker's URL. It may hold a password, so its text form shows only the address.
 
     Raises `InvalidSettings` when the URL is none.
+
+    Attributes:
+        url: the URL.
+        source: the file that it was read from, if any.
     """
 
     url: str
+    source: Path | None = None
 
     def __post_init__(self) -> None:
         self.parts()
 
     def __repr__(self) -> str:
         return f"BrokerUrl({self.address})"
+
+    @classmethod
+    def of(cls, settings: Settings) -> BrokerUrl:
+        """The broker that the settings name, with the file that names it. Raises `InvalidSettings`."""
+        return cls(settings.resolve_broker_url(), settings.broker_url_source())
+
+    def latest(self) -> BrokerUrl:
+        """What the file says now; the URL as it is when there is no file, or none that can be used at this moment."""
+        if self.source is None:
+            return self
+        try:
+            # A file that is gone or half written is one that somebody is about to replace.
+            return BrokerUrl(self.source.read_text(encoding="utf-8").strip().partition("\n")[0].strip(), self.source)
+        except (OSError, UnicodeDecodeError, InvalidSettings):
+            return self
+
+    @property
+    def user(self) -> str:
+        """The name of the broker's user; "" when the URL names none."""
+        return unquote(self._split().username or "")
 
     @property
     def address(self) -> str:

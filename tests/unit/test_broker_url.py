@@ -1,5 +1,7 @@
 """What a broker's URL may look like, and that its password stays in it."""
 
+from pathlib import Path
+
 import pytest
 
 from tenure.broker.url import BrokerUrl
@@ -88,3 +90,32 @@ def test_a_user_is_told_the_same_broker_and_nothing_of_whoever_made_it(own: str,
 
     assert told == theirs
     assert BrokerUrl(told).address == BrokerUrl(own).address
+
+
+def test_a_url_from_a_file_is_what_the_file_says_last(tmp_path: Path) -> None:
+    file = tmp_path / "broker.url"
+    file.write_text("redis://u:old@h:1/0\n")
+    url = BrokerUrl("redis://u:old@h:1/0", file)
+    assert url.latest() == url
+
+    file.write_text("redis://u:new@h:2/0\n# and a remark\n")
+
+    assert url.latest().url == "redis://u:new@h:2/0"
+    assert url.latest().latest().source == file
+
+
+@pytest.mark.parametrize("text", [None, b"", b"http://h", b"\xff\xfe"])
+def test_a_file_that_cannot_be_used_changes_nothing(tmp_path: Path, text: bytes | None) -> None:
+    file = tmp_path / "broker.url"
+    if text is not None:
+        file.write_bytes(text)
+    url = BrokerUrl("redis://u:old@h:1/0", file)
+
+    assert url.latest() is url
+
+
+def test_a_url_that_was_given_stays(tmp_path: Path) -> None:
+    url = BrokerUrl("redis://tenure.main.site.lab:s%2F@h:1/0")
+
+    assert url.latest() is url
+    assert (url.user, BrokerUrl("redis://h").user) == ("tenure.main.site.lab", "")
