@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tenure.coordinator import acceptance, promotion
 from tenure.coordinator.errands import Artifact, CheckpointCheck, place_of
+from tenure.coordinator.journal import Step
 from tenure.protocol.control_messages import Kept, Reason
 from tenure.protocol.states import LeaseState
 
@@ -68,6 +69,9 @@ def checked(turn: Turn, errand: CheckpointCheck, end: Ended) -> None:
         place=place_of(errand.who.site, binding),
     )
     promotion.record(turn, artifact)
+    text = f"Checkpoint {event.name} of attempt {binding.attempt} (fence {binding.fence}) was taken."
+    step = Step(after="ACCEPTED", principal=f"site:{worker.site}", site=worker.site)
+    turn.record("checkpoint_taken", text, task_id=binding.task_id, worker_id=worker.worker_id, step=step)
 
 
 def _let_go(turn: Turn, worker: WorkerView, event: Checkpointed) -> bool:
@@ -91,7 +95,8 @@ def _refuse(turn: Turn, worker: WorkerView, event: Checkpointed, why: str) -> No
         text = f"Checkpoint {event.name} of attempt {binding.attempt} (fence {binding.fence}) was not taken: {why}."
         known = turn.store.row("lease", (binding.task_id, binding.fence)) is not None
         task_id = binding.task_id if known else None
-        turn.record("checkpoint_refused", text, task_id=task_id, worker_id=worker.worker_id)
+        step = Step(reason=why, site=worker.site)
+        turn.record("checkpoint_refused", text, task_id=task_id, worker_id=worker.worker_id, step=step)
     _tell_kept(turn, worker, event)
 
 

@@ -59,6 +59,8 @@ def begin(turn: Turn, by: str, min_age_ms: int, *, dry_run: bool) -> None:
     """Write down that a collection begins, and begin to read what it has to keep."""
     turn.store.run("checkpoints_of_ended_tasks", (_MOST_CHECKPOINTS,))
     row = turn.store.row("begin_collection", (by, min_age_ms, int(dry_run), turn.now_ms))
+    what = "A count of what a collection of the store would remove" if dry_run else "A collection of the store"
+    turn.record("collection_begun", f"{what} was begun by {by}.")
     if row is not None:
         turn.out.gathering = Gathering(row[0], min_age_ms, dry_run)
 

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Final, final
 
 from tenure.broker.base import WorkerAddress
 from tenure.broker.incarnation import Incarnation, compare, require_safe
+from tenure.broker.keys import DEFAULT_SITE
 from tenure.coordinator import (
     collection,
     consequences,
     heartbeats,
     leases,
+    mass_cancellation,
     recovery,
     registry,
     reports,
@@ -28,7 +30,9 @@ from tenure.coordinator import (
     sweeper,
 )
 from tenure.coordinator.curator import Curator
+from tenure.coordinator.intake import Intake
 from tenure.coordinator.journal import COORDINATOR, person_actor, site_actor
+from tenure.coordinator.limits import InboxLimits
 from tenure.coordinator.turn import Memory, Outgoing, Turn
 from tenure.coordinator.wire import Wire
 from tenure.errors import BrokerFull, BrokerUnreachable, StoreError, StreamMissing, UsageError
@@ -44,6 +48,7 @@ if TYPE_CHECKING:
     from tenure.clock import Clock, Entropy
     from tenure.coordinator.curator import End
     from tenure.coordinator.fleet import WorkerView
+    from tenure.coordinator.intake import Portion
     from tenure.coordinator.live import LiveLease
     from tenure.coordinator.options import CoordinatorOptions
     from tenure.coordinator.store.database import Database
@@ -91,6 +96,8 @@ class Coordinator:
         self._wire = Wire(broker)
         self._offers = sweeper.UnclaimedOffers(broker, options.unclaimed_ms)
         self._curator = Curator(porter, options.artifacts)
+        self._limits = InboxLimits(options.site_limits, free=(DEFAULT_SITE,))
+        self._intake = Intake(broker, self._limits, clock, options.batch_limit)
         self._began_ms = clock.now_ms()
         self._wall_ahead_ms = clock.now_ms() - clock.elapsed_ms()
         self._memory = self._load()
@@ -112,11 +119,7 @@ class Coordinator:
             if self._blind:
                 self._regain()
             self._wire.publish()
-            received = self._broker.receive(
-                readers=self._memory.sites.readers(),
-                limit=self._options.batch_limit,
-                block_ms=self._block_ms(block_ms),
-            )
+            received = self._intake.receive(self._memory.sites.readers(), self._block_ms(block_ms))
             self._turn(received, look=self._look_due())
         except (BrokerFull, BrokerUnreachable, StreamMissing):
             self._blind = True
@@ -125,9 +128,10 @@ class Coordinator:
             self._memory = self._load()
             self._blind = True
             raise
-        return len(received)
+        return len(received.taken)
 
-    def _turn(self, received: Sequence[Delivery], *, look: bool) -> None:
+    def _turn(self, received: Portion, *, look: bool) -> None:
+        remarks = self._intake.tend(self._memory.sites.readers()) if look else []
         news = self._look() if look else None
         due: list[LiveLease] = []
         if look and not self._wire.unpublished():  # what waits for room on the broker is unclaimed for that reason
@@ -142,18 +146,21 @@ class Coordinator:
                 scheduler.follow_clock(turn)
                 for delivery in received:
                     self._take(turn, delivery)
+                for remark in remarks:
+                    turn.record("flooded", remark)
                 if news is not None:
                     self._apply_news(turn, news)
                     self._offers.settle(turn, due)
                 self._curate(turn, ends, look=news is not None)
+                mass_cancellation.go_on(turn)
                 scheduler.schedule(turn)
         except _REFUSED:
             LOG.exception("a turn was refused by the database; its entries are taken one by one")
             self._memory = self._load()
-            self._one_by_one(received, ends)
+            self._one_by_one(received.taken, ends)
             return
         self._settle_ends(turn, ends)
-        self._talk(turn, received, news or [])
+        self._talk(turn, received.taken, news or [])
 
     def _curate(self, turn: Turn, ends: Sequence[End], *, look: bool) -> None:
         """Take up what the porter has ended, and what is due of its work."""
@@ -174,17 +181,20 @@ class Coordinator:
     def _take(self, turn: Turn, delivery: Delivery) -> None:
         site, person = delivery.site, delivery.person
         turn.actor = site_actor(site) if site else person_actor(person)
+        self._memory.attended = turn.actor.principal
         try:
             if site:
                 reports.take(turn, site, decode(REPORT, delivery.raw))
             else:
                 requests.take(turn, person, decode(REQUEST, delivery.raw))
         except UsageError as error:
+            self._limits.charge_unreadable(delivery)
             where = f"the inbox of {site}" if site else f"the requests of {person}"
             if self._memory.is_first_refusal(where, error.message):
                 turn.record("malformed", f"An entry on {where} was dropped: {error.message}")
                 LOG.warning("an entry on %s was dropped: %s", where, error.message)
         turn.actor = COORDINATOR
+        self._memory.attended = COORDINATOR.principal
 
     def _one_by_one(self, received: Sequence[Delivery], ends: Sequence[End]) -> None:
         """Some entry or end breaks a rule of the store: find it, record it, and let the others through."""
@@ -287,11 +297,8 @@ class Coordinator:
         self._curator.restore()
         self._wire.publish()
         self._blind = False
-        while received := self._unsettled():
+        while received := self._intake.unsettled(self._memory.sites.readers()):
             self._turn(received, look=False)
-
-    def _unsettled(self) -> list[Delivery]:
-        return self._broker.unsettled(readers=self._memory.sites.readers(), limit=self._options.batch_limit)
 
     def _new_turn(self) -> Turn:
         return Turn(
@@ -311,6 +318,8 @@ class Coordinator:
             leases=leases.load(self._store, elapsed_ms),
             curator=self._curator,
             sites=sites.load(self._store),
+            inboxes=self._limits,
+            cancellations=mass_cancellation.load(self._store),
             retention_ms=self._options.quarantine_retention_ms,
             heard_until_ms=elapsed_ms,
             wall_ahead_ms=self._wall_ahead_ms,

@@ -15,6 +15,7 @@ from tenure.broker.base import BrokerState, EntryId
 from tenure.broker.incarnation import Incarnation, compare
 from tenure.broker.keys import DEFAULT_SITE
 from tenure.coordinator import journal, leases
+from tenure.coordinator.journal import Step
 from tenure.errors import BrokerFull, NamespaceTaken
 from tenure.protocol.states import LeaseState
 
@@ -124,7 +125,7 @@ def _start_over(turn: Turn, broker: CoordinatorBroker, identity: tuple[str, str,
                 turn.store.run("doubt_lease", (lease.task_id, lease.fence))
         if what:
             text = f"{what}: {len(offers)} offers are looked into, expiry waits a full term."
-            turn.record("new_incarnation", text)
+            turn.record("new_incarnation", text, step=Step(reason=what))
 
 
 def _publish_missing(turn: Turn, broker: CoordinatorBroker, queued: set[StreamEntry]) -> None:

@@ -20,6 +20,7 @@ from tenure.coordinator import (
     heartbeats,
     inquiries,
     leases,
+    mass_cancellation,
     principals,
     registry,
     rights,
@@ -27,11 +28,12 @@ from tenure.coordinator import (
 )
 from tenure.coordinator.addresses import word_for
 from tenure.coordinator.explanation import explain
-from tenure.coordinator.journal import person_actor
-from tenure.errors import NotEligible, UnknownTask, UsageError
+from tenure.coordinator.journal import Step, person_actor
+from tenure.errors import NotAllowed, NotEligible, UnknownTask, UsageError
 from tenure.protocol.artifact import Bundle
 from tenure.protocol.audit_messages import ReadEvents
 from tenure.protocol.campaign_messages import CloseCampaign, CreateCampaign
+from tenure.protocol.cancellation_messages import CancelMany
 from tenure.protocol.client_messages import (
     Adopt,
     Assign,
@@ -58,7 +60,7 @@ from tenure.protocol.worker_messages import Failure
 
 if TYPE_CHECKING:
     from tenure.coordinator.turn import Turn
-    from tenure.protocol.client_messages import Request
+    from tenure.protocol.client_messages import Ask, Request
 
 Rows = list[dict[str, Any]]
 _ONCE: Final = (Adopt, Assign, CollectArtifacts, Decide, Drop, RegisterWorker, IssueSite, IssuePerson, Revoke)
@@ -84,14 +86,26 @@ def take(turn: Turn, person: str, request: Request) -> None:
 
 
 def _reply(turn: Turn, person: str, request: Request) -> Reply:
+    recorded = len(turn.events)
     try:
         rights.require(turn, person, request.ask)
         if isinstance(request.ask, Cancel):
             rights.require_own(turn, person, _principals(turn, request.ask))
         return _answer(turn, request)
     except UsageError as error:
+        del turn.events[recorded:]  # none of it has come about
+        _note_refusal(turn, request.ask, error)
         refusal = Refusal(code=error.code, message=error.message, remedy=error.remedy)
         return Reply(request_id=request.request_id, refusal=refusal)
+
+
+def _note_refusal(turn: Turn, ask: Ask, error: UsageError) -> None:
+    """Steps that are refused are on record, once each; of what is merely read, only what is not for everyone."""
+    if isinstance(ask, rights.READS) and not isinstance(error, NotAllowed):
+        return
+    if turn.memory.is_first_refusal(turn.actor.principal, f"{ask.kind} {error.message}"):
+        text = f"A request to {ask.kind.replace('_', ' ')} was refused: {error.message}."
+        turn.record("request_refused", text, step=Step(reason=error.code))
 
 
 def _answer(turn: Turn, request: Request) -> Reply:
@@ -108,7 +122,7 @@ def _answer(turn: Turn, request: Request) -> Reply:
 
 def _rows(turn: Turn, request: Request, ask: object) -> Rows:
     match ask:
-        case Watch() | Cancel() | Decide() | Explain():
+        case Watch() | Cancel() | CancelMany() | Decide() | Explain():
             return _tasks(turn, request, ask)
         case Adopt() | Drop() | CollectArtifacts():
             return _files(turn, request.principal, ask)
@@ -122,12 +136,14 @@ def _rows(turn: Turn, request: Request, ask: object) -> Rows:
             return _fleet(turn, ask)
 
 
-def _tasks(turn: Turn, request: Request, ask: Watch | Cancel | Decide | Explain) -> Rows:
+def _tasks(turn: Turn, request: Request, ask: Watch | Cancel | CancelMany | Decide | Explain) -> Rows:
     match ask:
         case Watch():
             return _watch(turn, request.client_id, ask.task_ids)
         case Cancel():
             return _cancel(turn, request.principal, ask)
+        case CancelMany():
+            return mass_cancellation.begin(turn, request, ask)
         case Decide():
             return _decide(turn, request.principal, ask)
         case Explain():
@@ -226,6 +242,8 @@ def _assign(turn: Turn, ask: Assign) -> Rows:
         raise UnknownTask(f"there is no task {ask.task_id}", "See `tenure tasks list`")
     if task[1] != TaskState.QUEUED:
         raise NotEligible(f"task {ask.task_id} is {task[1]}, not QUEUED", "See `tenure explain`")
+    if mass_cancellation.is_covered(turn, ask.task_id):
+        raise NotEligible(f"task {ask.task_id} is about to be cancelled", "See `tenure explain`")
     envelope = open_envelope(task[3])
     reason = worker.why_not(envelope.capability, envelope.requirements, envelope.timeout_ms)
     if not reason and worker.site in turn.memory.sites.full(turn.leases.of_sites):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from tenure.broker.keys import DEFAULT_PERSON
 from tenure.errors import NotAllowed
 from tenure.protocol.audit_messages import ReadEvents
+from tenure.protocol.cancellation_messages import CancelMany
 from tenure.protocol.client_messages import Cancel, Explain, Query, Submit, Watch
 from tenure.protocol.principal_messages import Role
 
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
     from tenure.coordinator.turn import Turn
     from tenure.protocol.client_messages import Request
 
-_READS: Final = (Watch, Query, Explain, ReadEvents)
-_STEPS_OF_SUBMITTERS: Final = (Submit, Cancel)
+READS: Final = (Watch, Query, Explain, ReadEvents)
+"""What everybody may ask who may ask at all."""
+_STEPS_OF_SUBMITTERS: Final = (Submit, Cancel, CancelMany)
 _FOR_OPERATORS: Final = frozenset({"credentials"})
 """Lists that only operators may read."""
 
@@ -34,7 +36,7 @@ def require(turn: Turn, person: str, ask: object) -> None:
     role = role_of(turn, person)
     if role is Role.OPERATOR:
         return
-    allowed = isinstance(ask, _READS) or (role is Role.SUBMITTER and isinstance(ask, _STEPS_OF_SUBMITTERS))
+    allowed = isinstance(ask, READS) or (role is Role.SUBMITTER and isinstance(ask, _STEPS_OF_SUBMITTERS))
     if isinstance(ask, Query) and ask.what in _FOR_OPERATORS:
         allowed = False
     if not allowed:

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from tenure.coordinator.curator import Curator
     from tenure.coordinator.errands import Errand
     from tenure.coordinator.fleet import Fleet
+    from tenure.coordinator.limits import InboxLimits
     from tenure.coordinator.live import LiveLeases
-    from tenure.coordinator.sites import Sites
+    from tenure.coordinator.mass_cancellation import MassCancellation
+    from tenure.coordinator.membership import Sites
     from tenure.coordinator.store.database import Database, Row
     from tenure.protocol.control_messages import Order
 
@@ -38,7 +40,7 @@ _CONTROL_ORDERS: Final = 2_000
 """Orders are split for the same reason: none is longer than 300 bytes."""
 
 _MOST_REFUSALS: Final = 1_000
-"""How many refusals one coordinator records; a flood of them fills neither log nor memory nor disk."""
+"""How many refusals of one principal a coordinator records; a flood of them fills neither log nor memory nor disk."""
 
 _ANSWERS_KEPT: Final = 1_000
 """More than come in while a client waits before it asks again."""
@@ -52,11 +54,16 @@ class Memory:
     fleet: Fleet
     leases: LiveLeases
     curator: Curator
+    inboxes: InboxLimits
     sites: Sites
+    cancellations: list[MassCancellation]
+    """Requests to cancel many tasks that are under way, in order."""
     watchers: dict[str, set[str]] = field(default_factory=dict[str, "set[str]"])
     """Clients that asked for a notice besides the submitter, by task."""
-    refused: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """Who was refused and why, as far as it is on record, so that repeating it adds nothing."""
+    refused: dict[str, set[tuple[str, str]]] = field(default_factory=dict[str, "set[tuple[str, str]]"])
+    """Who was refused and why, as far as it is on record, so that repeating it adds nothing; by whose word it was."""
+    attended: str = ""
+    """The principal whose word is being taken just now."""
     answered: dict[tuple[str, str], Reply] = field(default_factory=dict[tuple[str, str], Reply])
     """Replies to the newest steps that may not be taken twice, by client and request."""
     ready: set[str] = field(default_factory=set[str])
@@ -86,10 +93,14 @@ class Memory:
             del self.answered[next(iter(self.answered))]
 
     def is_first_refusal(self, who: str, why: str) -> bool:
-        """Whether this refusal is to be recorded: it was not made before, and there are not too many already."""
-        if (who, why) in self.refused or len(self.refused) >= _MOST_REFUSALS:
+        """Whether this refusal is to be recorded: it was not made before, and there are not too many already.
+
+        Each principal has a number of its own, so that nobody can fill the log or hide others' refusals.
+        """
+        known = self.refused.setdefault(self.attended.partition("/")[0], set())
+        if (who, why) in known or len(known) >= _MOST_REFUSALS:
             return False
-        self.refused.add((who, why))
+        known.add((who, why))
         return True
 
 
