@@ -175,6 +175,7 @@ class InboxLimits:
         """Drop what waits here: the broker is about to give all of it again."""
         for allowance in self._sites.values():
             allowance.held.clear()
+            allowance.lagging = False
 
     def shown(self, site: str) -> dict[str, Any]:
         """What people may want to know of a site's inbox."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, final
+
+from tenure.coordinator.limits import SiteLimits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,3 +31,5 @@ class CoordinatorOptions:
     """How long the staged files of a rejected result are kept for a decision; the record of it stays."""
     broker_timeout_ms: int = 5_000
     """How long one call to the broker may take."""
+    site_limits: SiteLimits = field(default_factory=SiteLimits)
+    """How much of the coordinator's time each site may take."""

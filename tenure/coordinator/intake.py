@@ -1,0 +1,116 @@
+"""What a turn takes in: requests at once, and of each site no more than its share (`limits`).
+
+A site may write to its inbox whatever it likes: more than anybody can read, and ids after which the stream takes no
+other. Inboxes that pile up are cut, and an inbox that was spoiled is made anew. Nothing is lost by that: whoever is
+owed an answer repeats what it said.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, final
+
+from tenure.broker.base import Readers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tenure.broker.base import CoordinatorBroker, Delivery
+    from tenure.clock import Clock
+    from tenure.coordinator.limits import InboxLimits
+
+LOG: Final = logging.getLogger("tenure.coordinator")
+
+_APART: Final = 16
+"""How many entries are read at once of an inbox that has more than that."""
+
+_SPOILED: Final = 2**63
+"""A broker's own ids are milliseconds; one this high was chosen so that hardly any, or none, is left behind it."""
+
+
+@final
+class Portion:
+    """What one turn takes, by iterating over it once; what `InboxLimits.charge` says meanwhile counts at once.
+
+    Attributes:
+        taken: what was iterated over so far; this much is to be settled after the commit.
+    """
+
+    def __init__(self, at_once: Sequence[Delivery], limits: InboxLimits, now_ms: int) -> None:
+        self.taken: list[Delivery] = []
+        self._at_once = at_once
+        self._limits = limits
+        self._now_ms = now_ms
+
+    def __iter__(self) -> Iterator[Delivery]:
+        """Requests and free sites first, then each other site's share."""
+        for source in (self._at_once, self._limits.ration(self._now_ms)):
+            for delivery in source:
+                self.taken.append(delivery)
+                yield delivery
+
+    def __bool__(self) -> bool:
+        """Whether there may be anything."""
+        return bool(self._at_once) or self._limits.wait_ms(self._now_ms) == 0
+
+
+@final
+class Intake:
+    """Reads for the coordinator.
+
+    Args:
+        broker: the coordinator's face.
+        limits: the allowances of the sites.
+        clock: time.
+        batch_limit: how many entries of each stream are read at once.
+    """
+
+    def __init__(self, broker: CoordinatorBroker, limits: InboxLimits, clock: Clock, batch_limit: int) -> None:
+        self._broker = broker
+        self._limits = limits
+        self._clock = clock
+        self._batch_limit = batch_limit
+        self._spoiled: set[str] = set()
+
+    def receive(self, readers: Readers, block_ms: int) -> Portion:
+        """Read what has come, waiting up to `block_ms`, or until a site that is held back may go on."""
+        now_ms = self._clock.elapsed_ms()
+        together, apart = self._limits.readable(readers.sites, now_ms)
+        wait_ms = self._limits.wait_ms(now_ms)
+        found = self._broker.receive(
+            readers=Readers(together, readers.people),
+            limit=self._batch_limit,
+            block_ms=block_ms if wait_ms is None else min(block_ms, wait_ms),
+        )
+        at_once = self._take_over(found, self._batch_limit)
+        if apart:
+            found = self._broker.receive(readers=Readers(apart, ()), limit=_APART, block_ms=0)
+            self._take_over(found, _APART)
+            self._limits.quiet(apart)
+        return Portion(at_once, self._limits, self._clock.elapsed_ms())
+
+    def unsettled(self, readers: Readers) -> Portion:
+        """What was received before and never settled, what waited for its turn here included; all of it at once."""
+        self._limits.forget()
+        found = self._broker.unsettled(readers=readers, limit=self._batch_limit)
+        return Portion(found, self._limits, self._clock.elapsed_ms())
+
+    def tend(self, readers: Readers) -> list[str]:
+        """Cut the inboxes that pile up, and make those anew that were spoiled; says what people should know of it."""
+        remarks: list[str] = []
+        for site, keep in self._limits.floods(self._broker.sites.waiting(readers)).items():
+            cut = self._broker.sites.cut_inbox(site, keep)
+            LOG.warning("%d entries were cut off the inbox of %s unread", cut, site)
+            if cut and self._limits.was_cut(site, cut):
+                remarks.append(f"The inbox of {site} had piled up: {cut} entries were cut off unread.")
+        for site in self._spoiled.intersection(readers.sites):
+            self._broker.sites.forget_site(site, (), ())
+            remarks.append(f"The inbox of {site} was made anew: an entry had left no ids for others.")
+        if self._spoiled:
+            self._broker.ensure_streams(readers=readers)
+            self._spoiled.clear()
+        return remarks
+
+    def _take_over(self, found: Sequence[Delivery], asked: int) -> list[Delivery]:
+        self._spoiled.update(each.site for each in found if each.site and each.entry_id.major >= _SPOILED)
+        return self._limits.arrived(found, asked, self._clock.elapsed_ms())
