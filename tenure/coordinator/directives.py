@@ -16,6 +16,7 @@ from tenure.errors import DirectiveDecided, UnknownDirective
 from tenure.protocol.client_messages import Done
 from tenure.protocol.envelope import Retry, open_envelope
 from tenure.protocol.states import DirectiveState, LeaseState, TaskState
+from tenure.protocol.timing import expiry_ms
 from tenure.protocol.worker_messages import Cause
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class Loss:
 
     reason: str
     detail: str
+    wait_ms: int = 0
+    """How long the next attempt waits at least, because what was lost may still run."""
 
 
 def after_loss(turn: Turn, lease: LiveLease, loss: Loss) -> None:
@@ -47,16 +50,15 @@ def after_loss(turn: Turn, lease: LiveLease, loss: Loss) -> None:
     turn.store.run("task_state", (TaskState.LOST, None, lease.task_id, TaskState.RUNNING))
     retry = open_envelope(raw).retry
     allowed = lost_count < retry.lost
-    directive_id = _record(
-        turn, lease, loss, backoff_ms=backoff_ms(retry, lost_count) if allowed else 0, held=not allowed
-    )
+    wait_ms = max(loss.wait_ms, backoff_ms(retry, lost_count)) if allowed else 0
+    directive_id = _record(turn, lease, loss, backoff_ms=wait_ms, held=not allowed)
     far = f"; it was {lease.progress}" if lease.progress is not None else ""
     text = f"Attempt {lease.attempt} (fence {lease.fence}) was lost: {loss.detail}{far}."
     step = Step(TaskState.RUNNING, TaskState.LOST, reason=loss.reason, site=lease.site)
     turn.record("lost", text, task_id=lease.task_id, worker_id=lease.worker_id or None, step=step)
     if allowed:
         _allow(turn, lease, directive_id, f"lost attempt {lost_count + 1} of {retry.lost} that may be repeated")
-        again(turn, lease, capability, (1, 0), backoff_ms(retry, lost_count))
+        again(turn, lease, capability, (1, 0), wait_ms)
         return
     turn.tell(
         watcher,
@@ -85,13 +87,13 @@ def decide(turn: Turn, wanted: str, *, approve: bool, by: str, note: str) -> str
     row = row or turn.store.row("newest_directive_of_task", (wanted,))
     if row is None:
         raise UnknownDirective(f"no directive or task {wanted} waits for a decision", "See `tenure directives list`")
-    directive_id, task_id, next_attempt, state = row
+    directive_id, task_id, next_attempt, state, reason = row
     if state != DirectiveState.PENDING:
         raise DirectiveDecided(f"directive {directive_id} is {state} already", "A decision is never changed")
     if approve:
         charges.require_time_for_another(turn, task_id)
         _approve(turn, directive_id, by, note)
-        _requeue_lost(turn, task_id, next_attempt)
+        _requeue_lost(turn, task_id, next_attempt, may_run=reason == Cause.SITE_REVOKED)
     else:
         deny(turn, directive_id, by, note)
         _abandon(turn, task_id, directive_id, by)
@@ -189,12 +191,14 @@ def _approve(turn: Turn, directive_id: str, by: str, note: str) -> None:
     turn.store.run("decide_directive", (DirectiveState.APPROVED, turn.now_ms, by, note, directive_id))
 
 
-def _requeue_lost(turn: Turn, task_id: str, next_attempt: int) -> None:
+def _requeue_lost(turn: Turn, task_id: str, next_attempt: int, *, may_run: bool) -> None:
+    """To QUEUED; where what was lost `may_run` still, not before its worker has stopped it for want of renewals."""
     task: Row | None = turn.store.row("task", (task_id,))
     if task is None or task[1] != TaskState.LOST:
         raise DirectiveDecided(f"task {task_id} is not LOST any more", "See `tenure explain`")
-    turn.store.run("task_again", (next_attempt, 0, 0, 0, task_id))
-    ready(turn, task[4], 0)
+    not_before_ms = turn.now_ms + expiry_ms(open_envelope(task[3]).lease_ttl_ms) if may_run else 0
+    turn.store.run("task_again", (next_attempt, 0, 0, not_before_ms, task_id))
+    ready(turn, task[4], not_before_ms)
 
 
 def _abandon(turn: Turn, task_id: str, directive_id: str, by: str) -> None:

@@ -33,6 +33,7 @@ from tenure.coordinator.live import LiveLease, LiveLeases
 from tenure.protocol.assignment import Assignment, Ticket
 from tenure.protocol.envelope import open_envelope
 from tenure.protocol.states import LeaseState, TaskState
+from tenure.protocol.worker_messages import Binding
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from tenure.coordinator.store.database import Database, Row
     from tenure.coordinator.turn import Turn
     from tenure.protocol.envelope import Envelope
-    from tenure.protocol.worker_messages import Binding
 
 Candidate = tuple["Row", "Envelope", Stream]
 """A ready task's row (id, digest, envelope bytes, next attempt, run), its envelope, and the stream that it goes to."""
@@ -135,6 +135,17 @@ def bind(turn: Turn, lease: LiveLease, binding: Binding, worker_id: str, *, afte
     turn.record("bound", text, task_id=binding.task_id, worker_id=worker_id or None, step=step)
     note_bound(turn, lease, worker_id, binding.nonce, after_beat)
     return True
+
+
+def presume_bound(turn: Turn, lease: LiveLease) -> bool:
+    """OFFERED to ACTIVE for whoever may be running it unheard, under no nonce, so that nobody can complete it.
+
+    When it is not even known who that is, it is bound to the worker "", which is nobody's id.
+    """
+    binding = Binding.model_construct(
+        task_id=lease.task_id, attempt=lease.attempt, fence=lease.fence, digest=lease.digest, nonce=""
+    )
+    return bind(turn, lease, binding, lease.holder or lease.directed_to, after_beat=0)
 
 
 def note_bound(turn: Turn, lease: LiveLease, worker_id: str, nonce: str, after_beat: int) -> None:

@@ -174,10 +174,6 @@ class LiveLeases:
         """How many offers of a capability's stream at a site nobody is bound to yet."""
         return self._offered[site, capability]
 
-    def of_site(self, site: str) -> list[LiveLease]:
-        """The leases that were offered to a site."""
-        return [lease for lease in self._by_task.values() if lease.site == site]
-
     def of_worker(self, worker_id: str) -> list[LiveLease]:
         """The leases bound to a worker."""
         return [lease for lease in self._by_task.values() if lease.worker_id == worker_id]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tenure.coordinator import directives, leases
 from tenure.coordinator.fleet import Fleet, WorkerView
 from tenure.coordinator.journal import Step
-from tenure.coordinator.sites import Site
+from tenure.coordinator.membership import Site
 from tenure.errors import UnknownWorker
 from tenure.protocol.control_messages import Drain, Registered, Stop, StopReason
 from tenure.protocol.states import LeaseState, WorkerState
@@ -162,6 +162,15 @@ def leave(turn: Turn, worker: WorkerView, *, gone: bool) -> None:
     if worker.executor_of:
         turn.store.run("forget_executor", (worker.worker_id,))
         turn.out.departed.append(worker.address)
+    else:
+        change_state(turn, worker, WorkerState.OFFLINE)
+    turn.fleet.remove(worker.worker_id)
+
+
+def dismiss(turn: Turn, worker: WorkerView, *, holds: bool) -> None:
+    """A worker takes part no more, whether it ends or not; an executor that `holds` a lease leaves its row with it."""
+    if worker.executor_of and not holds:
+        turn.store.run("forget_executor", (worker.worker_id,))
     else:
         change_state(turn, worker, WorkerState.OFFLINE)
     turn.fleet.remove(worker.worker_id)

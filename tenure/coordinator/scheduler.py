@@ -14,6 +14,7 @@ from tenure.broker.base import Stream
 from tenure.coordinator.dealing import Deal
 from tenure.coordinator.fleet import Rank
 from tenure.coordinator.leases import offer
+from tenure.coordinator.mass_cancellation import spared
 from tenure.protocol.envelope import open_envelope
 
 if TYPE_CHECKING:
@@ -61,10 +62,11 @@ def follow_clock(turn: Turn) -> None:
 
 
 def wanted(turn: Turn) -> bool:
-    """Whether anything could be offered now; saves an empty transaction."""
+    """Whether anything could be offered now, or waits to be cancelled; saves an empty transaction."""
     memory = turn.memory
     due = memory.next_due_ms == 0 or 0 < memory.next_due_ms <= turn.now_ms
-    return due or memory.directed_ready or memory.directed_passed > 0 or any(rooms(turn, name) for name in memory.ready)
+    begun = due or memory.directed_ready or memory.directed_passed > 0 or bool(memory.cancellations)
+    return begun or any(rooms(turn, name) for name in memory.ready)
 
 
 def rooms(turn: Turn, capability: str) -> dict[str, int]:
@@ -107,7 +109,7 @@ def _fill(turn: Turn, capability: str) -> None:
             candidates.append((row, envelope, Stream(site, capability)))
         else:
             turn.memory.ready.add(capability)
-    offer(turn, candidates)
+    offer(turn, spared(turn, candidates))
 
 
 def _must_wait(turn: Turn, task_id: str, envelope: Envelope) -> bool:
@@ -136,7 +138,7 @@ def _direct(turn: Turn) -> None:
             passed += 1
         else:
             candidate: Candidate = (row, envelope, Stream(worker.site, "", worker.worker_id))
-            offer(turn, [candidate])
+            offer(turn, spared(turn, [candidate]))
     if len(rows) < _DIRECTED_SCAN:
         memory.directed_passed = 0
     elif passed:

@@ -1,102 +1,29 @@
-"""Sites as the loop sees them: who may take part, what each is granted, and whose streams are read.
+"""Sites come and go: taken up from the store, and thrown out with all that they hold.
 
-A site is known by the inbox that a report arrived on, a person by the stream of a request; what either claims to be
-decides nothing. Rebuilt from the store at start and after every failed transaction.
+The memory of them (`membership`) is rebuilt from the store at start and after every failed transaction.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final
 
-from tenure.broker.base import Readers
-from tenure.broker.keys import DEFAULT_PERSON, DEFAULT_SITE
+from tenure.broker.base import WorkerAddress
+from tenure.coordinator import directives, leases, registry
+from tenure.coordinator.journal import Step
+from tenure.coordinator.membership import Site, Sites
+from tenure.protocol.control_messages import Drain, Stop, StopReason
+from tenure.protocol.states import HolderState, LeaseState
+from tenure.protocol.timing import expiry_ms
+from tenure.protocol.worker_messages import Cause
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
+    from tenure.coordinator.live import LiveLease
     from tenure.coordinator.store.database import Database
-
-SITE_LABEL: Final = "site"
-"""The label that says where a worker is; the coordinator gives it, whatever the worker says."""
+    from tenure.coordinator.turn import Turn
 
 _LEAVING_MS: Final = 2_000
 """So long a site that was revoked is still answered, so that its workers hear that they are to stop."""
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Site:
-    """A site that may take part. Without granted capabilities it may offer every one: only the default one is so."""
-
-    name: str
-    capabilities: frozenset[str] = frozenset()
-    most_leases: int = 0
-    """How many live leases it may hold at once; 0: as many as its workers want."""
-
-    def granted(self, offered: Iterable[str]) -> frozenset[str]:
-        """What it may offer of these."""
-        return frozenset(offered) & self.capabilities if self.capabilities else frozenset(offered)
-
-    def labels(self, claimed: Iterable[tuple[str, str]]) -> frozenset[tuple[str, str]]:
-        """The labels of a worker here: what it says but for where it is, which is not for it to say."""
-        return frozenset(label for label in claimed if label[0] != SITE_LABEL) | {(SITE_LABEL, self.name)}
-
-
-@final
-class Sites:
-    """The sites and people that take part, the sites that have just been revoked, and all names that are taken."""
-
-    def __init__(self) -> None:
-        self.idle: set[str] = set()
-        """Sites that let an offer lie, and have taken none since."""
-        self._active: dict[str, Site] = {}
-        self._people: set[str] = {DEFAULT_PERSON}
-        self._names: set[str] = set()
-        self._leaving: dict[str, int] = {}
-
-    def get(self, name: str) -> Site | None:
-        """The ACTIVE site of that name."""
-        return self._active.get(name)
-
-    def put(self, site: Site) -> None:
-        """Take up a site."""
-        self._active[site.name] = site
-        self._names.add(site.name)
-
-    def put_people(self, people: Iterable[str]) -> None:
-        """Whose requests are read, besides those of a broker without credentials."""
-        self._people = {DEFAULT_PERSON, *people}
-
-    def revoke(self, name: str, until_ms: int) -> None:
-        """A site takes part no more; until then its inbox is still read, and what it says is refused."""
-        self._active.pop(name, None)
-        self._names.add(name)
-        self.idle.discard(name)
-        self._leaving[name] = until_ms
-
-    def left(self, elapsed_ms: int) -> list[str]:
-        """The revoked sites whose moment is over."""
-        return [name for name, until_ms in self._leaving.items() if until_ms <= elapsed_ms]
-
-    def forget(self, name: str) -> None:
-        """Nothing is read of a revoked site any more."""
-        self._leaving.pop(name, None)
-
-    def readers(self) -> Readers:
-        """Whose streams are read, those of sites that are leaving among them."""
-        names = self._active.keys() | self._leaving.keys()
-        return Readers(sites=tuple(sorted(names)), people=tuple(sorted(self._people)))
-
-    def home_of(self, worker_id: str) -> str:
-        """The site whose workers have such ids: the first part of the id, if that is a site's name."""
-        first, dot, _ = worker_id.partition(".")
-        return first if dot and first in self._names else DEFAULT_SITE
-
-    def full(self, holding: Mapping[str, int]) -> frozenset[str]:
-        """The sites that hold as many live leases as they may, of these numbers of live leases."""
-        return frozenset(name for name, site in self._active.items() if 0 < site.most_leases <= holding.get(name, 0))
 
 
 def load(store: Database) -> Sites:
@@ -113,3 +40,59 @@ def refresh(sites: Sites, store: Database) -> None:
     for name, capabilities, most_leases in store.rows("active_sites"):
         sites.put(Site(name, frozenset(json.loads(capabilities)), most_leases))
     sites.put_people(str(row[0]) for row in store.rows("active_people"))
+
+
+def reload(turn: Turn) -> None:
+    """Take up what has changed on record in this turn, except for revoked sites."""
+    refresh(turn.memory.sites, turn.store)
+
+
+def remains(store: Database, name: str) -> tuple[list[str], list[str]]:
+    """The workers and capabilities that a site may have had streams and keys of."""
+    rows = store.rows("workers_of_site", (name,))
+    granted = store.row("site_on_record", (name,))
+    capabilities = {word for _, text in rows for word in json.loads(text)}
+    capabilities.update(json.loads(granted[2]) if granted is not None else ())
+    return [str(worker_id) for worker_id, _ in rows], sorted(capabilities)
+
+
+def revoke(turn: Turn, name: str, by: str, reason: str) -> int:
+    """Throw a site out for good; how many of its leases are over by this.
+
+    Nothing that it says is taken any more. What it may be running is lost, and its next attempt waits until a worker
+    that hears of nothing has stopped it; what is being cancelled there is over when its lease is, for nothing else
+    proves its end. Asked again, only what the site has left at the broker is looked at again.
+    """
+    sites = turn.memory.sites
+    until_ms = turn.elapsed_ms + _LEAVING_MS
+    if turn.store.run("revoke_site", (turn.now_ms, name)) != 1:
+        sites.revoke(name, until_ms)
+        return 0
+    because = f" ({reason})" if reason else ""
+    step = Step(HolderState.ACTIVE, HolderState.REVOKED, reason=reason, site=name)
+    turn.record("site_revoked", f"{by} revoked site {name}{because}.", step=step)
+    held = [lease for lease in turn.leases if lease.site == name]
+    ended = sum(_take_away(turn, lease) for lease in held)
+    sites.revoke(name, until_ms)
+    bound = {lease.worker_id for lease in turn.leases if lease.site == name}
+    for worker in [each for each in turn.fleet if each.site == name]:
+        turn.out.order(worker.address, Drain())
+        registry.dismiss(turn, worker, holds=worker.worker_id in bound)
+    return ended
+
+
+def _take_away(turn: Turn, lease: LiveLease) -> bool:
+    if lease.state is LeaseState.OFFERED and lease.start == "granted":
+        directives.give_back(turn, lease, cause=Cause.SITE_REVOKED)
+        return True
+    for worker_id in {lease.worker_id or lease.holder or lease.directed_to, lease.parent} - {""}:
+        stop = Stop(task_id=lease.task_id, fence=lease.fence, reason=StopReason.SUPERSEDED)
+        turn.out.order(WorkerAddress(lease.site, worker_id), stop)
+    if lease.state is LeaseState.OFFERED:
+        leases.presume_bound(turn, lease)
+    if lease.stopping:
+        return False
+    leases.end(turn, lease, LeaseState.RELEASED, Cause.SITE_REVOKED)
+    loss = directives.Loss(Cause.SITE_REVOKED, f"its site {lease.site} was revoked", expiry_ms(lease.ttl_ms))
+    directives.after_loss(turn, lease, loss)
+    return True

@@ -13,7 +13,6 @@ from tenure.broker.base import WithdrawOutcome
 from tenure.coordinator import directives, executors, leases, registry
 from tenure.protocol.states import LeaseState, WorkerState
 from tenure.protocol.timing import expiry_ms, grace_ms, margin_ms
-from tenure.protocol.worker_messages import Binding
 
 if TYPE_CHECKING:
     from tenure.broker.base import CoordinatorBroker, Stream
@@ -148,15 +147,9 @@ class UnclaimedOffers:
         return {only} if only else takers or {""}
 
     def _presume_started(self, turn: Turn, lease: LiveLease) -> None:
-        """Somebody may be running it and is not heard: bound to nobody's nonce, expired, and a directive decides.
-
-        When it is not even known who, it is bound to the worker "", which is nobody's id.
-        """
-        binding = Binding.model_construct(
-            task_id=lease.task_id, attempt=lease.attempt, fence=lease.fence, digest=lease.digest, nonce=""
-        )
+        """Somebody may be running it and is not heard: bound to nobody's nonce, expired, and a directive decides."""
         doubted_ms = lease.doubted_ms
-        if leases.bind(turn, lease, binding, lease.holder or lease.directed_to, after_beat=0):
+        if leases.presume_bound(turn, lease):
             lease.renewed_ms = doubted_ms
             expire(turn, lease)
 

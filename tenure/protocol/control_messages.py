@@ -27,7 +27,8 @@ class Reason(StrEnum):
     """Why a claim, renewal or result was refused."""
 
     UNREGISTERED_WORKER = "unregistered_worker"  #: no such worker, or it has not said hello since it was forgotten
-    WRONG_SITE = "wrong_site"  #: the worker belongs to another site than the inbox that this arrived on
+    WRONG_SITE = "wrong_site"  #: the worker, its id or the lease is of another site than the inbox that this arrived on
+    SITE_REVOKED = "site_revoked"  #: the site was thrown out, with all that it holds
     OLD_GENERATION = "old_generation"  #: a newer agent of the same worker id has said hello
     UNKNOWN_TASK = "unknown_task"  #: no such task
     UNKNOWN_FENCE = "unknown_fence"  #: no assignment of this task was ever published under this fence

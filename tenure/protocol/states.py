@@ -47,6 +47,13 @@ class WorkerState(StrEnum):
     OFFLINE = "OFFLINE"  #: said goodbye, or drained to the end
 
 
+class HolderState(StrEnum):
+    """Where a site or a person with a credential stands."""
+
+    ACTIVE = "ACTIVE"  #: takes part
+    REVOKED = "REVOKED"  #: thrown out, for good: the name is never used again
+
+
 class DirectiveState(StrEnum):
     """Where a directive stands."""
 
@@ -68,6 +75,13 @@ class CampaignState(StrEnum):
 
     OPEN = "OPEN"  #: takes submissions, within its dates and its budget
     CLOSED = "CLOSED"  #: takes no more; what it has admitted goes on
+
+
+class CancellationState(StrEnum):
+    """Where a request to cancel many tasks stands."""
+
+    OPEN = "OPEN"  #: what it covers is gone through; nothing of it is offered any more
+    DONE = "DONE"  #: everything that it covers has ended, or is told to stop
 
 
 class ChargeState(StrEnum):
@@ -144,6 +158,10 @@ CAMPAIGN: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {CampaignState.OPEN: frozenset({CampaignState.CLOSED}), CampaignState.CLOSED: frozenset()}
 )
 
+CANCELLATION: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {CancellationState.OPEN: frozenset({CancellationState.DONE}), CancellationState.DONE: frozenset()}
+)
+
 CHARGE: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         ChargeState.RESERVED: frozenset({ChargeState.USED, ChargeState.RELEASED}),
@@ -152,6 +170,11 @@ CHARGE: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     }
 )
 
+HOLDER: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {HolderState.ACTIVE: frozenset({HolderState.REVOKED}), HolderState.REVOKED: frozenset()}
+)
+"""Of sites and of people alike."""
+
 TABLES: Final[Mapping[str, Mapping[str, frozenset[str]]]] = MappingProxyType(
     {
         "task": TASK,
@@ -159,8 +182,11 @@ TABLES: Final[Mapping[str, Mapping[str, frozenset[str]]]] = MappingProxyType(
         "worker": WORKER,
         "directive": DIRECTIVE,
         "artifact": ARTIFACT,
+        "site": HOLDER,
+        "person": HOLDER,
         "campaign": CAMPAIGN,
         "charge": CHARGE,
+        "cancellation": CANCELLATION,
     }
 )
 """Each machine's table by the name of its SQL table."""

@@ -49,6 +49,7 @@ class Cause(StrEnum):
     COLLATERAL = "collateral"  #: shared a process with a task that had to be killed
     DRAINED = "drained"  #: stopped because the worker was told to end at once
     AGENT_RESTARTED = "agent_restarted"  #: the worker's agent died and a new one found nothing running
+    SITE_REVOKED = "site_revoked"  #: its site was thrown out; said by the coordinator
     # What a launcher's substrate says of an executor:
     EXECUTOR_DIED = "executor_died"  #: its process, container or work-horse ended without a word
     EXECUTOR_REMOVED = "executor_removed"  #: somebody deleted its job, pod or placement group

@@ -42,7 +42,9 @@ INSERT INTO transition (machine, before, after) VALUES
     ('worker', 'OFFLINE', 'ACTIVE'),
     ('directive', 'PENDING', 'APPROVED'), ('directive', 'PENDING', 'DENIED'),
     ('artifact', 'ACCEPTED', 'PROMOTED'), ('artifact', 'ACCEPTED', 'COLLECTED'), ('artifact', 'PROMOTED', 'COLLECTED'),
-    ('campaign', 'OPEN', 'CLOSED'), ('charge', 'RESERVED', 'USED'), ('charge', 'RESERVED', 'RELEASED');
+    ('site', 'ACTIVE', 'REVOKED'), ('person', 'ACTIVE', 'REVOKED'),
+    ('campaign', 'OPEN', 'CLOSED'), ('charge', 'RESERVED', 'USED'), ('charge', 'RESERVED', 'RELEASED'),
+    ('cancellation', 'OPEN', 'DONE');
 
 CREATE TRIGGER transition_fixed_insert BEFORE INSERT ON transition
 BEGIN SELECT RAISE(ABORT, 'the state tables change by migration only'); END;
@@ -54,8 +56,52 @@ BEGIN SELECT RAISE(ABORT, 'the state tables change by migration only'); END;
 CREATE TABLE site (
     site_id TEXT PRIMARY KEY,
     kind TEXT NOT NULL CHECK (kind IN ('agent', 'compute', 'batch', 'lab')),
-    created_at_ms INTEGER NOT NULL
+    created_at_ms INTEGER NOT NULL,
+    state TEXT NOT NULL DEFAULT 'ACTIVE' CHECK (state IN ('ACTIVE', 'REVOKED')),
+    capabilities TEXT NOT NULL DEFAULT '[]',
+    most_leases INTEGER NOT NULL DEFAULT 0 CHECK (most_leases >= 0),
+    revoked_at_ms INTEGER,
+    issued_by TEXT NOT NULL DEFAULT ''
 ) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER site_transition BEFORE UPDATE OF state ON site
+WHEN OLD.state <> NEW.state AND NOT EXISTS (
+    SELECT 1 FROM transition WHERE machine = 'site' AND before = OLD.state AND after = NEW.state)
+BEGIN SELECT RAISE(ABORT, 'illegal site transition'); END;
+CREATE TRIGGER site_kept BEFORE DELETE ON site
+BEGIN SELECT RAISE(ABORT, 'sites are never deleted, and their names are never used again'); END;
+
+CREATE TABLE person (
+    person TEXT PRIMARY KEY,
+    role TEXT NOT NULL CHECK (role IN ('operator', 'submitter', 'observer')),
+    state TEXT NOT NULL CHECK (state IN ('ACTIVE', 'REVOKED')),
+    created_at_ms INTEGER NOT NULL,
+    revoked_at_ms INTEGER,
+    issued_by TEXT NOT NULL DEFAULT ''
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER person_transition BEFORE UPDATE OF state ON person
+WHEN OLD.state <> NEW.state AND NOT EXISTS (
+    SELECT 1 FROM transition WHERE machine = 'person' AND before = OLD.state AND after = NEW.state)
+BEGIN SELECT RAISE(ABORT, 'illegal person transition'); END;
+CREATE TRIGGER person_kept BEFORE DELETE ON person
+BEGIN SELECT RAISE(ABORT, 'people are never deleted, and their names are never used again'); END;
+
+-- Of a secret only its digest is kept, which is what the broker keeps, too: enough to make its users again.
+CREATE TABLE credential (
+    holder TEXT NOT NULL CHECK (holder IN ('site', 'person')),
+    name TEXT NOT NULL,
+    secret_digest TEXT NOT NULL CHECK (length(secret_digest) = 64),
+    issued_at_ms INTEGER NOT NULL,
+    retired_at_ms INTEGER,
+    PRIMARY KEY (holder, name, secret_digest)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER credential_kept BEFORE DELETE ON credential
+BEGIN SELECT RAISE(ABORT, 'credentials are retired, never deleted'); END;
+CREATE TRIGGER credential_retired_for_good BEFORE UPDATE ON credential
+WHEN OLD.retired_at_ms IS NOT NULL OR NEW.secret_digest <> OLD.secret_digest OR NEW.name <> OLD.name
+BEGIN SELECT RAISE(ABORT, 'a credential only retires'); END;
 
 CREATE TABLE task (
     position INTEGER PRIMARY KEY,
@@ -117,12 +163,19 @@ CREATE TABLE lease (
     ended_at_ms INTEGER,
     cause TEXT,
     parent TEXT NOT NULL DEFAULT '',
+    site_id TEXT NOT NULL DEFAULT 'default',
     PRIMARY KEY (task_id, fence)
 ) STRICT, WITHOUT ROWID;
 
 CREATE UNIQUE INDEX lease_one_live ON lease (task_id) WHERE state IN ('OFFERED', 'ACTIVE');
 CREATE INDEX lease_by_worker ON lease (worker_id, offered_at_ms) WHERE worker_id IS NOT NULL;
 CREATE INDEX lease_of_parent ON lease (parent) WHERE parent <> '' AND state = 'ACTIVE';
+CREATE INDEX lease_of_site ON lease (site_id) WHERE state IN ('OFFERED', 'ACTIVE');
+CREATE TRIGGER lease_site_for_good BEFORE UPDATE OF site_id ON lease WHEN NEW.site_id <> OLD.site_id
+BEGIN SELECT RAISE(ABORT, 'a lease stays with the site that it was offered to'); END;
+CREATE TRIGGER lease_bound_at_its_site BEFORE UPDATE OF worker_id ON lease
+WHEN EXISTS (SELECT 1 FROM worker WHERE worker_id = NEW.worker_id AND site_id <> NEW.site_id)
+BEGIN SELECT RAISE(ABORT, 'a lease is bound to a worker of the site that it was offered to'); END;
 
 CREATE TRIGGER lease_starts_offered BEFORE INSERT ON lease WHEN NEW.state <> 'OFFERED'
 BEGIN SELECT RAISE(ABORT, 'a lease starts OFFERED'); END;
@@ -587,3 +640,37 @@ BEGIN SELECT RAISE(ABORT, 'seals are only added'); END;
 CREATE TRIGGER seal_kept BEFORE DELETE ON seal
 BEGIN SELECT RAISE(ABORT, 'seals are only added'); END;
 CREATE INDEX seal_by_event ON seal (last_event);
+
+CREATE TABLE cancellation (
+    cancellation_id INTEGER PRIMARY KEY,
+    request TEXT NOT NULL UNIQUE,
+    state TEXT NOT NULL CHECK (state IN ('OPEN', 'DONE')),
+    run TEXT,
+    campaign TEXT,
+    capability TEXT,
+    principal TEXT,
+    last_position INTEGER NOT NULL,
+    stage TEXT NOT NULL CHECK (stage IN ('OFFERED', 'RUNNING', 'LOST', 'QUEUED')),
+    at_capability TEXT NOT NULL,
+    at_position INTEGER NOT NULL,
+    cancelled INTEGER NOT NULL DEFAULT 0 CHECK (cancelled >= 0),
+    stopping INTEGER NOT NULL DEFAULT 0 CHECK (stopping >= 0),
+    asked_by TEXT NOT NULL,
+    actor TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    asked_at_ms INTEGER NOT NULL,
+    ended_at_ms INTEGER
+) STRICT;
+
+CREATE INDEX cancellation_open ON cancellation (cancellation_id) WHERE state = 'OPEN';
+
+CREATE TRIGGER cancellation_starts_open BEFORE INSERT ON cancellation WHEN NEW.state <> 'OPEN'
+BEGIN SELECT RAISE(ABORT, 'a cancellation starts OPEN'); END;
+CREATE TRIGGER cancellation_transition BEFORE UPDATE OF state ON cancellation
+WHEN NOT EXISTS (SELECT 1 FROM transition WHERE machine = 'cancellation' AND before = OLD.state AND after = NEW.state)
+BEGIN SELECT RAISE(ABORT, 'illegal cancellation transition'); END;
+CREATE TRIGGER cancellation_identity BEFORE UPDATE OF cancellation_id, request, run, campaign, capability, principal,
+    last_position, asked_by, actor, reason, asked_at_ms ON cancellation
+BEGIN SELECT RAISE(ABORT, 'a cancellation never changes what it covers'); END;
+CREATE TRIGGER cancellation_kept BEFORE DELETE ON cancellation
+BEGIN SELECT RAISE(ABORT, 'cancellations are never deleted'); END;

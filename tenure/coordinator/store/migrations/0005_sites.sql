@@ -29,6 +29,9 @@ ALTER TABLE lease ADD COLUMN site_id TEXT NOT NULL DEFAULT 'default';
 CREATE INDEX lease_of_site ON lease (site_id) WHERE state IN ('OFFERED', 'ACTIVE');
 CREATE TRIGGER lease_site_for_good BEFORE UPDATE OF site_id ON lease WHEN NEW.site_id <> OLD.site_id
 BEGIN SELECT RAISE(ABORT, 'a lease stays with the site that it was offered to'); END;
+CREATE TRIGGER lease_bound_at_its_site BEFORE UPDATE OF worker_id ON lease
+WHEN EXISTS (SELECT 1 FROM worker WHERE worker_id = NEW.worker_id AND site_id <> NEW.site_id)
+BEGIN SELECT RAISE(ABORT, 'a lease is bound to a worker of the site that it was offered to'); END;
 
 DROP TRIGGER transition_fixed_insert;
 INSERT INTO transition (machine, before, after) VALUES

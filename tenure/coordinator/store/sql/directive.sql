@@ -12,12 +12,12 @@ UPDATE directive SET state = ?, decided_at_ms = ?, decided_by = ?, note = ? WHER
 
 -- name: directive
 -- One directive by its id.
-SELECT directive_id, task_id, next_attempt, state FROM directive WHERE directive_id = ?;
+SELECT directive_id, task_id, next_attempt, state, reason FROM directive WHERE directive_id = ?;
 
 -- name: pending_directive_of_task
 -- The directive that waits for a decision about a task.
-SELECT directive_id, task_id, next_attempt, state FROM directive WHERE task_id = ? AND state = 'PENDING';
+SELECT directive_id, task_id, next_attempt, state, reason FROM directive WHERE task_id = ? AND state = 'PENDING';
 
 -- name: newest_directive_of_task
 -- The last directive about a task, whatever its state.
-SELECT directive_id, task_id, next_attempt, state FROM directive WHERE task_id = ? ORDER BY next_attempt DESC LIMIT 1;
+SELECT directive_id, task_id, next_attempt, state, reason FROM directive WHERE task_id = ? ORDER BY next_attempt DESC LIMIT 1;

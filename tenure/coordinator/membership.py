@@ -1,0 +1,93 @@
+"""Sites as the loop sees them: who takes part, what each is granted, and whose streams are read. Pure.
+
+A site is known by the inbox that a report arrived on, a person by the stream of a request; what either claims to be
+decides nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, final
+
+from tenure.broker.base import Readers
+from tenure.broker.keys import DEFAULT_PERSON, DEFAULT_SITE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+SITE_LABEL: Final = "site"
+"""The label that says where a worker is; the coordinator gives it, whatever the worker says."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A site that may take part. Without granted capabilities it may offer every one: only the default one is so."""
+
+    name: str
+    capabilities: frozenset[str] = frozenset()
+    most_leases: int = 0
+    """How many live leases it may hold at once; 0: as many as its workers want."""
+
+    def granted(self, offered: Iterable[str]) -> frozenset[str]:
+        """What it may offer of these."""
+        return frozenset(offered) & self.capabilities if self.capabilities else frozenset(offered)
+
+    def labels(self, claimed: Iterable[tuple[str, str]]) -> frozenset[tuple[str, str]]:
+        """The labels of a worker here: what it says but for where it is, which is not for it to say."""
+        return frozenset(label for label in claimed if label[0] != SITE_LABEL) | {(SITE_LABEL, self.name)}
+
+
+@final
+class Sites:
+    """The sites and people that take part, the sites that have just been revoked, and all names that are taken."""
+
+    def __init__(self) -> None:
+        self.idle: set[str] = set()
+        """Sites that let an offer lie, and have taken none since."""
+        self._active: dict[str, Site] = {}
+        self._people: set[str] = {DEFAULT_PERSON}
+        self._names: set[str] = set()
+        self._leaving: dict[str, int] = {}
+
+    def get(self, name: str) -> Site | None:
+        """The ACTIVE site of that name."""
+        return self._active.get(name)
+
+    def put(self, site: Site) -> None:
+        """Take up a site."""
+        self._active[site.name] = site
+        self._names.add(site.name)
+
+    def put_people(self, people: Iterable[str]) -> None:
+        """Whose requests are read, besides those of a broker without credentials."""
+        self._people = {DEFAULT_PERSON, *people}
+
+    def revoke(self, name: str, until_ms: int) -> None:
+        """A site takes part no more; until then its inbox is still read, and what it says is refused."""
+        self._active.pop(name, None)
+        self._names.add(name)
+        self.idle.discard(name)
+        self._leaving[name] = until_ms
+
+    def left(self, elapsed_ms: int) -> list[str]:
+        """The revoked sites whose moment is over."""
+        return [name for name, until_ms in self._leaving.items() if until_ms <= elapsed_ms]
+
+    def forget(self, name: str) -> None:
+        """Nothing is read of a revoked site any more."""
+        self._leaving.pop(name, None)
+
+    def readers(self) -> Readers:
+        """Whose streams are read, those of sites that are leaving among them."""
+        names = self._active.keys() | self._leaving.keys()
+        return Readers(sites=tuple(sorted(names)), people=tuple(sorted(self._people)))
+
+    def home_of(self, worker_id: str) -> str:
+        """The site whose workers have such ids: the first part of the id, if that is a site's name."""
+        first, dot, _ = worker_id.partition(".")
+        return first if dot and first in self._names else DEFAULT_SITE
+
+    def full(self, holding: Mapping[str, int]) -> frozenset[str]:
+        """The sites that hold as many live leases as they may, of these numbers of live leases."""
+        return frozenset(name for name, site in self._active.items() if 0 < site.most_leases <= holding.get(name, 0))
