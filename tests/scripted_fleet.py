@@ -145,8 +145,8 @@ class ScriptedFleet:
                         worker.beat()
             self.step()
 
-    def connect(self, client_id: str) -> ScriptedClient:
-        return ScriptedClient(self, client_id, self.broker.client(client_id=client_id))
+    def connect(self, client_id: str, person: str = "default") -> ScriptedClient:
+        return ScriptedClient(self, client_id, self.broker.client(client_id=client_id, person=person))
 
     def worker(self, worker_id: str = "w1", generation: int = 1, site: str = "default", **hello: Any) -> ScriptedWorker:
         """A worker that has said hello and beats."""

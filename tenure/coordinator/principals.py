@@ -69,7 +69,7 @@ def _issue_site(turn: Turn, ask: IssueSite, by: str) -> None:
     turn.store.run("add_credential", ("site", ask.site, ask.secret_digest, turn.now_ms))
     text = f"{by} issued site {ask.site} ({ask.site_kind}) for {', '.join(capabilities)}."
     turn.record("site_issued", text, step=Step(after="ACTIVE", site=ask.site))
-    sites.refresh(turn.memory.sites, turn.store)
+    sites.reload(turn)
 
 
 def _issue_person(turn: Turn, ask: IssuePerson, by: str) -> None:
@@ -82,7 +82,7 @@ def _issue_person(turn: Turn, ask: IssuePerson, by: str) -> None:
     turn.store.run("add_credential", ("person", ask.person, ask.secret_digest, turn.now_ms))
     text = f"{by} issued a credential to {ask.person}, as {ask.role}."
     turn.record("person_issued", text, step=Step(after="ACTIVE"))
-    sites.refresh(turn.memory.sites, turn.store)
+    sites.reload(turn)
 
 
 def _add_credential(turn: Turn, ask: AddCredential, by: str) -> None:
@@ -90,6 +90,8 @@ def _add_credential(turn: Turn, ask: AddCredential, by: str) -> None:
     live = turn.store.rows("live_credentials", (ask.holder, ask.name))
     if ask.secret_digest in {row[0] for row in live}:
         return
+    if turn.store.row("credential_on_record", (ask.holder, ask.name, ask.secret_digest)) is not None:
+        raise NameTaken(f"this secret of {ask.holder} {ask.name} was good once, and is not again", "Draw another one")
     if len(live) >= _MOST_CREDENTIALS:
         raise UsageError(
             f"{ask.name} has {len(live)} credentials that are good", "End the old ones first, with `rotate --finish`"
@@ -121,20 +123,17 @@ def _revoke(turn: Turn, ask: Revoke, by: str) -> Rows:
             f"the {ask.holder} {ask.name} belongs to a broker without credentials and cannot be revoked",
             "Make the broker ask for credentials: `tenure broker secure`",
         )
+    for digest, _ in turn.store.rows("live_credentials", (ask.holder, ask.name)):
+        turn.store.run("retire_credential", (turn.now_ms, ask.holder, ask.name, digest))
     released = 0
-    if state == "ACTIVE":
-        for digest, _ in turn.store.rows("live_credentials", (ask.holder, ask.name)):
-            turn.store.run("retire_credential", (turn.now_ms, ask.holder, ask.name, digest))
-        if ask.holder == "site":
-            from tenure.coordinator import sites
-
-            released = sites.revoke(turn, ask.name, by, ask.reason)
-        else:
-            turn.store.run("revoke_person", (turn.now_ms, ask.name))
-            because = f" ({ask.reason})" if ask.reason else ""
-            text = f"{by} revoked the credentials of {ask.name}{because}."
-            turn.record("person_revoked", text, step=Step("ACTIVE", "REVOKED", ask.reason))
-            sites.refresh(turn.memory.sites, turn.store)
+    if ask.holder == "site":
+        released = sites.revoke(turn, ask.name, by, ask.reason)  # asked again, it clears what came in meanwhile
+    elif state == "ACTIVE":
+        turn.store.run("revoke_person", (turn.now_ms, ask.name))
+        because = f" ({ask.reason})" if ask.reason else ""
+        text = f"{by} revoked the credentials of {ask.name}{because}."
+        turn.record("person_revoked", text, step=Step("ACTIVE", "REVOKED", ask.reason))
+        sites.reload(turn)
     return [row | {"released": released} for row in _row(turn, ask.holder, ask.name)]
 
 

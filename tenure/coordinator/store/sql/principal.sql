@@ -29,6 +29,10 @@ INSERT INTO credential (holder, name, secret_digest, issued_at_ms) VALUES (?, ?,
 SELECT secret_digest, issued_at_ms FROM credential WHERE holder = ? AND name = ? AND retired_at_ms IS NULL
 ORDER BY issued_at_ms;
 
+-- name: credential_on_record
+-- Whether a holder has or had this secret.
+SELECT 1 FROM credential WHERE holder = ? AND name = ? AND secret_digest = ?;
+
 -- name: retire_credential
 -- End one credential.
 UPDATE credential SET retired_at_ms = ? WHERE holder = ? AND name = ? AND secret_digest = ? AND retired_at_ms IS NULL;
