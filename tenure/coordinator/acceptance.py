@@ -318,6 +318,12 @@ def quarantine(turn: Turn, site: str, worker_id: str, report: Finished, reason: 
     """Keep a rejected result as evidence; the same one a second time adds nothing."""
     binding = report.binding
     outputs = report.outputs if report.outcome.failure is None else None
+    told = report.model_dump_json()
+    if not turn.memory.quotas.may_keep(site, len(told), turn.elapsed_ms):
+        if turn.memory.is_first_refusal(site, "evidence"):
+            text = f"Site {site} has used up its quota of rejected results: more are refused and not kept."
+            turn.record("refused", text, worker_id=worker_id, step=Step(reason="evidence"))
+        return
     added = turn.store.run(
         "quarantine_report",
         (
@@ -329,7 +335,7 @@ def quarantine(turn: Turn, site: str, worker_id: str, report: Finished, reason: 
             worker_id,
             binding.nonce,
             reason,
-            report.model_dump_json(),
+            told,
             None if outputs is None else outputs.model_dump_json(),
             turn.now_ms,
         ),

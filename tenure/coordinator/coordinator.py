@@ -33,6 +33,7 @@ from tenure.coordinator.curator import Curator
 from tenure.coordinator.intake import Intake
 from tenure.coordinator.journal import COORDINATOR, person_actor, site_actor
 from tenure.coordinator.limits import InboxLimits
+from tenure.coordinator.quotas import Quotas
 from tenure.coordinator.turn import Memory, Outgoing, Turn
 from tenure.coordinator.wire import Wire
 from tenure.errors import BrokerFull, BrokerUnreachable, StoreError, StreamMissing, UsageError
@@ -97,6 +98,7 @@ class Coordinator:
         self._offers = sweeper.UnclaimedOffers(broker, options.unclaimed_ms)
         self._curator = Curator(porter, options.artifacts)
         self._limits = InboxLimits(options.site_limits, free=(DEFAULT_SITE,))
+        self._quotas = Quotas(options.site_quotas, free=(DEFAULT_SITE,))
         self._intake = Intake(broker, self._limits, clock, options.batch_limit)
         self._began_ms = clock.now_ms()
         self._wall_ahead_ms = clock.now_ms() - clock.elapsed_ms()
@@ -152,7 +154,7 @@ class Coordinator:
                     self._apply_news(turn, news)
                     self._offers.settle(turn, due)
                 self._curate(turn, ends, look=news is not None)
-                mass_cancellation.go_on(turn)
+                mass_cancellation.go_on(turn, self._options.cancel_portion)
                 scheduler.schedule(turn)
         except _REFUSED:
             LOG.exception("a turn was refused by the database; its entries are taken one by one")
@@ -232,6 +234,9 @@ class Coordinator:
         self._wire.publish()
         self._wire.post(turn.out.mailings(), echoes, echo_ttl_ms)
         self._wire.settle(received, turn.out.departed)
+        for name in self._memory.sites.left(turn.elapsed_ms):
+            self._broker.sites.forget_site(name, *sites.remains(self._store, name))
+            self._memory.sites.forget(name)
 
     def _look_due(self) -> bool:
         ttl_ms = self._memory.leases.smallest_ttl_ms(8_000)
@@ -319,8 +324,10 @@ class Coordinator:
             curator=self._curator,
             sites=sites.load(self._store),
             inboxes=self._limits,
+            quotas=self._quotas,
             cancellations=mass_cancellation.load(self._store),
             retention_ms=self._options.quarantine_retention_ms,
+            campaigns_only=self._options.campaigns_only,
             heard_until_ms=elapsed_ms,
             wall_ahead_ms=self._wall_ahead_ms,
         )

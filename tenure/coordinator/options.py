@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, final
 
 from tenure.coordinator.limits import SiteLimits
+from tenure.coordinator.quotas import SiteQuotas
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +30,13 @@ class CoordinatorOptions:
     """Where the fleet's store of artifacts is, as it is announced to workers and clients; "" when there is none."""
     quarantine_retention_ms: int = 30 * 86_400_000
     """How long the staged files of a rejected result are kept for a decision; the record of it stays."""
+    campaigns_only: bool = False
+    """Whether submissions that name no campaign are refused."""
+    cancel_portion: int = 1_000
+    """How many queued tasks of a request to cancel many one turn ends; bounds how long everyone else waits for it."""
     broker_timeout_ms: int = 5_000
     """How long one call to the broker may take."""
     site_limits: SiteLimits = field(default_factory=SiteLimits)
     """How much of the coordinator's time each site may take."""
+    site_quotas: SiteQuotas = field(default_factory=SiteQuotas)
+    """How much each site may make the coordinator keep for good."""

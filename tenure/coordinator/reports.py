@@ -36,6 +36,8 @@ _REFUSED_WAIT_MS: Final = 1_000
 def take(turn: Turn, site: str, report: Report) -> None:
     """Apply a report's events in order."""
     known = turn.memory.sites.get(site)
+    if turn.fleet.get(report.worker_id) is None and not _may_be_new(turn, site, report.worker_id):
+        return
     for event in report.events:
         worker = turn.fleet.get(report.worker_id)
         refusal = _stranger(turn, site, report, worker, event) if known is not None else Reason.SITE_REVOKED
@@ -51,6 +53,16 @@ def take(turn: Turn, site: str, report: Report) -> None:
         worker.window = report.window
         if grown:
             registry.wake(turn, worker)
+
+
+def _may_be_new(turn: Turn, site: str, worker_id: str) -> bool:
+    """Whether a worker that is not registered gets an answer: a site may not make up names without end."""
+    if turn.memory.quotas.may_name(site, worker_id, turn.elapsed_ms):
+        return True
+    if turn.memory.is_first_refusal(site, "names"):
+        text = f"Site {site} tells of more new workers than its quota allows: some are not answered."
+        turn.record("refused", text, step=Step(reason="names"))
+    return False
 
 
 def _stranger(turn: Turn, site: str, report: Report, worker: WorkerView | None, event: WorkerEvent) -> Reason | None:
@@ -76,7 +88,9 @@ def _known(turn: Turn, site: str, worker_id: str) -> tuple[str, int]:
 
 def _refuse_stranger(turn: Turn, site: str, report: Report, event: WorkerEvent, reason: Reason) -> None:
     if reason is Reason.UNREGISTERED_WORKER:
-        turn.out.order(WorkerAddress(site, report.worker_id), SayHello())
+        address = WorkerAddress(site, report.worker_id)
+        if address not in turn.out.orders:
+            turn.out.order(address, SayHello())
         return  # it says hello and repeats what it was not answered
     if reason is Reason.OLD_GENERATION:
         # It has not heard of the newer agent, or that order was lost: it must end, and may not wait for verdicts.

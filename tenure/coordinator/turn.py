@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tenure.coordinator.live import LiveLeases
     from tenure.coordinator.mass_cancellation import MassCancellation
     from tenure.coordinator.membership import Sites
+    from tenure.coordinator.quotas import Quotas
     from tenure.coordinator.store.database import Database, Row
     from tenure.protocol.control_messages import Order
 
@@ -55,6 +56,7 @@ class Memory:
     leases: LiveLeases
     curator: Curator
     inboxes: InboxLimits
+    quotas: Quotas
     sites: Sites
     cancellations: list[MassCancellation]
     """Requests to cancel many tasks that are under way, in order."""
