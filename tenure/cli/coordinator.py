@@ -23,12 +23,14 @@ class CoordinatorForm:
 
     database: Path | None
     owner_pipe: int | None
+    campaigns_only: bool
 
 
 @click.command(short_help="Run the coordinator of a fleet.")
 @click.option(
     "--database", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="The fleet's database."
 )
+@click.option("--campaigns-only", is_flag=True, help="Refuse submissions that name no campaign.")
 @store_options
 @owner_option
 @with_desk
@@ -49,9 +51,9 @@ def coordinator(desk: Desk, /, **options: object) -> None:
     settings = desk.settings
     database = (form.database or settings.data_dir / f"{settings.namespace}.db").absolute()
     database.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    url = BrokerUrl(settings.resolve_broker_url())
+    url = BrokerUrl.of(settings)
     address = settings.artifacts or BROKER_STORE
-    chosen = CoordinatorOptions(database=database, namespace=settings.namespace, artifacts=address)
+    chosen = CoordinatorOptions(database, settings.namespace, artifacts=address, campaigns_only=form.campaigns_only)
     porter = porter_factory(settings, desk.session.clock, database.with_suffix(".copies"))(address)
     stop = threading.Event()
 
