@@ -27,6 +27,7 @@ FILTERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "capabilities": (),
         "campaigns": ("campaign", "state"),
         "usage": ("campaign",),
+        "cancellations": ("cancellation_id", "state"),
         "sites": ("site", "state", "kind"),
         "clients": ("person", "state", "role"),
         "credentials": ("holder", "name"),
@@ -59,7 +60,8 @@ def answer(turn: Turn, query: Query) -> tuple[tuple[dict[str, Any], ...], tuple[
     elif query.what == "workers":
         rows = [row | {"seen_at_ms": _seen_at_ms(turn, row)} for row in rows]
     elif query.what == "sites":
-        rows = [row | health(turn, row["site"], row["state"]) for row in rows]
+        inboxes = turn.memory.inboxes
+        rows = [row | health(turn, row["site"], row["state"]) | inboxes.shown(row["site"]) for row in rows]
     elif query.what == "quarantine":
         rows = [_quarantined(turn, row) for row in rows]
     return fit(rows)

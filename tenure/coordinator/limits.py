@@ -181,10 +181,10 @@ class InboxLimits:
         """What people may want to know of a site's inbox."""
         allowance = self._sites.get(site) or _Allowance(0, 0)
         return {
-            "waiting": allowance.waiting,
-            "held_back": len(allowance.held),
-            "turns_held_back": allowance.turns_held_back,
-            "cut": allowance.cut,
+            "inbox_waiting": allowance.waiting,
+            "inbox_held_back": len(allowance.held),
+            "inbox_turns_held_back": allowance.turns_held_back,
+            "inbox_cut": allowance.cut,
         }
 
     def _of(self, site: str, now_ms: int) -> _Allowance:

@@ -36,9 +36,9 @@ def test_a_turn_takes_a_share_of_each_site_in_order_and_keeps_the_rest() -> None
     of.arrived(flood + other, 64, 0)
     assert taken(of) == flood[:50] + other  # an entry is one unit, and one for its object
     assert taken(of, 1) == flood[50:100]
-    assert of.shown("lab")["held_back"] == 100
-    assert of.shown("lab")["turns_held_back"] == 2
-    assert of.shown("desk")["turns_held_back"] == 0
+    assert of.shown("lab")["inbox_held_back"] == 100
+    assert of.shown("lab")["inbox_turns_held_back"] == 2
+    assert of.shown("desk")["inbox_turns_held_back"] == 0
 
 
 def test_an_allowance_ends_and_comes_back_with_time() -> None:
@@ -75,7 +75,7 @@ def test_what_cannot_be_read_ends_the_share_at_once() -> None:
     of.arrived(received, 64, 0)
     for delivery in of.ration(0):
         of.charge_unreadable(delivery)
-    assert of.shown("lab")["held_back"] == 2
+    assert of.shown("lab")["inbox_held_back"] == 2
 
 
 def test_a_site_in_debt_or_with_something_held_is_not_read() -> None:
@@ -130,7 +130,7 @@ def test_inboxes_beyond_all_measure_are_cut() -> None:
     assert of.floods({"default": 10_000, "lab": 51, "desk": 50}) == {"lab": 10}
     assert of.was_cut("lab", 41)
     assert not of.was_cut("lab", 41)
-    assert of.shown("lab") == {"waiting": 51, "held_back": 0, "turns_held_back": 0, "cut": 82}
+    assert of.shown("lab") == {"inbox_waiting": 51, "inbox_held_back": 0, "inbox_turns_held_back": 0, "inbox_cut": 82}
 
 
 def test_inboxes_of_large_entries_are_cut_sooner() -> None:
@@ -141,4 +141,9 @@ def test_inboxes_of_large_entries_are_cut_sooner() -> None:
 
 
 def test_a_site_that_was_never_heard_has_nothing_to_show() -> None:
-    assert limits().shown("lab") == {"waiting": 0, "held_back": 0, "turns_held_back": 0, "cut": 0}
+    assert limits().shown("lab") == {
+        "inbox_waiting": 0,
+        "inbox_held_back": 0,
+        "inbox_turns_held_back": 0,
+        "inbox_cut": 0,
+    }
