@@ -15,6 +15,7 @@ from tenure.cli.demo import demo
 from tenure.cli.directives import directives
 from tenure.cli.doctor import doctor
 from tenure.cli.ending import result, wait
+from tenure.cli.events import events
 from tenure.cli.explain import explain
 from tenure.cli.launchers import launchers
 from tenure.cli.leases import leases
@@ -52,7 +53,7 @@ def tenure() -> None:
 
 tenure.section("Start here", demo, up)
 tenure.section("Work", submit, map_rows, wait, result, logs, cancel, explain)
-tenure.section("Records", tasks, workers, leases, directives, quarantine, artifacts)
+tenure.section("Records", tasks, workers, leases, directives, quarantine, artifacts, events)
 tenure.section("Who takes part", sites, clients, campaigns)
 tenure.section("Parts of a fleet", broker, coordinator, worker, launchers)
 tenure.section("Help", doctor, completion)

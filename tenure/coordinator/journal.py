@@ -106,5 +106,5 @@ def _add_seal(store: Database, rows: Sequence[Row], now_ms: int, newest: Row | N
 
 def head(store: Database) -> Head:
     """Which log this is."""
-    world = store.records("world")[0]
-    return Head(world=world["world"], created_at_ms=world["created_at_ms"])
+    world, created_at_ms = store.rows("log_identity")[0]
+    return Head(world=world, created_at_ms=created_at_ms)

@@ -21,13 +21,14 @@ from tenure.testing import ManualClock, SeededEntropy
 WRITER = """
 import pathlib, sys
 from tenure.coordinator.store.database import Database
+REST = ("coordinator", None, None, None, "", "", "")
 store = Database(pathlib.Path(sys.argv[1]))
 store.run("create_world", ("main", 0))
 store.begin_epoch()
 with store.transaction():
-    store.run("add_event", (0, "kept", None, None, "committed"))
+    store.run("add_event", (None, 0, "kept", *REST, "committed"))
 with store.transaction():
-    store.run_many("add_event", [(0, "undone", None, None, "x" * 1000)] * 20_000)
+    store.run_many("add_event", [(None, 0, "undone", *REST, "x" * 1000)] * 20_000)
     print("inside", flush=True)
     sys.stdin.read()
 """

@@ -16,7 +16,7 @@ from tenure.coordinator.store.queries import load_migrations, load_queries
 from tenure.errors import StoreBusy, StoreError, StoreFull, StoreTooNew, Superseded
 
 SCHEMA = Path(sys.modules[Database.__module__].__file__ or "").parent / "schema.sql"
-EVENT = (0, "kind", None, None, "x" * 1_000)
+EVENT = (None, 0, "kind", "coordinator", None, None, None, "", "", "", "x" * 1_000)
 
 
 @pytest.fixture
@@ -258,4 +258,4 @@ def test_a_full_disk_is_said_and_nothing_of_the_transaction_is_stored(
 
 def test_a_broken_rule_passes_through_as_what_it_is(store: Database) -> None:
     with pytest.raises(sqlite3.IntegrityError), store.transaction():
-        store.run("add_event", (0, None, None, None, "text"))
+        store.run("add_event", (None, 0, "kind", None, *EVENT[4:]))

@@ -87,3 +87,11 @@ SELECT MIN(event_id) FROM (SELECT event_id FROM event WHERE event_id < ? ORDER B
 -- What was recorded about a task and is told by no record of its own, in order.
 SELECT at_ms, kind, text FROM event
 WHERE task_id = ? AND kind NOT IN ('submitted', 'offered', 'bound', 'accepted') ORDER BY event_id;
+
+-- name: all_seals
+-- Every seal, in order.
+SELECT seal_id, first_event, last_event, at_ms, epoch, digest FROM seal ORDER BY seal_id;
+
+-- name: log_identity
+-- Which log it is.
+SELECT world, created_at_ms FROM world WHERE id = 1;
