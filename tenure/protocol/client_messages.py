@@ -15,6 +15,7 @@ from tenure.protocol.artifact import Bundle
 from tenure.protocol.assignment import Attempt, Fence
 from tenure.protocol.audit_messages import ReadEvents
 from tenure.protocol.campaign_messages import CloseCampaign, Cost, CreateCampaign
+from tenure.protocol.cancellation_messages import CancelMany
 from tenure.protocol.message import Count, Message, Milliseconds, Name, TaskId, Text
 from tenure.protocol.principal_messages import AddCredential, IssuePerson, IssueSite, RetireCredentials, Revoke
 from tenure.protocol.states import TaskState
@@ -38,6 +39,7 @@ Listed = Literal[
     "credentials",
     "campaigns",
     "usage",
+    "cancellations",
     "status",
 ]
 """What can be read as a list."""
@@ -173,6 +175,7 @@ Ask = Annotated[
     Submit
     | Watch
     | Cancel
+    | CancelMany
     | Decide
     | Query
     | Explain

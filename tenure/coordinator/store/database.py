@@ -111,7 +111,7 @@ class Database:
         with translated(self.path):
             return self._connection.executemany(self._queries[query], rows).rowcount
 
-    def rows(self, query: str, parameters: Sequence[Any] = ()) -> list[Row]:
+    def rows(self, query: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[Row]:
         """All rows of a named query."""
         try:
             return self._execute(query, parameters).fetchall()
