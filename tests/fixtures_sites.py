@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -30,35 +31,24 @@ OWNER_ONLY = 0o600
 TTL_MS = 3_000
 
 
-@dataclass
-class SiteFleet:
-    """Build it with `open_sites`."""
+@dataclass(frozen=True)
+class Office:
+    """What an operator has: the files with the credentials, and the command line."""
 
     folder: Path
-    server: Server
-    place: Place
-    processes: dict[str, Process] = field(default_factory=dict[str, Process])
-    _clients: dict[str, Client] = field(default_factory=dict[str, Client])
-
-    # --- credentials ----------------------------------------------------------------------------
-
-    @property
-    def credentials(self) -> Path:
-        return self.folder / "credentials"
+    home: Path
 
     def credential(self, name: str) -> Path:
         """The file with the address of `coordinator`, `provisioner`, `operator`, a site or a person."""
-        return self.credentials / f"{name}.url"
+        return self.folder / f"{name}.url"
 
     def url(self, name: str) -> str:
         return self.credential(name).read_text().strip()
 
     def secrets(self) -> dict[str, str]:
         """Every secret that was handed out, by whose it is."""
-        return {path.stem: path.read_text().rpartition("@")[0].rpartition(":")[2] for path in self._files()}
-
-    def _files(self) -> list[Path]:
-        return sorted(self.credentials.glob("*.url"))
+        files = sorted(self.folder.glob("*.url"))
+        return {path.stem: path.read_text().rpartition("@")[0].rpartition(":")[2] for path in files}
 
     def issue_site(self, site: str, *capabilities: str, port: int | None = None, more: Sequence[str] = ()) -> Path:
         """`tenure sites issue`; `port` is where the site reaches the broker, when that is elsewhere."""
@@ -79,11 +69,9 @@ class SiteFleet:
     def provisioner(self) -> tuple[str, str]:
         return "--provisioner-url-file", str(self.credential("provisioner"))
 
-    # --- the command line -----------------------------------------------------------------------
-
     def run(self, *arguments: str, person: str = "operator", timeout_s: float = 60) -> Printed:
         """One command of a person."""
-        place = Place(self.place.folder, {"TENURE_BROKER_URL_FILE": str(self.credential(person))})
+        place = Place(self.home, {"TENURE_BROKER_URL_FILE": str(self.credential(person))})
         return place.run(*arguments, timeout_s=timeout_s)
 
     def fine(self, *arguments: str, person: str = "operator") -> Printed:
@@ -96,19 +84,30 @@ class SiteFleet:
         """What a command says as JSON."""
         return json.loads(self.fine(*arguments, "--json", person=person).out)
 
+
+@dataclass
+class SiteFleet:
+    """Build it with `open_sites`."""
+
+    folder: Path
+    server: Server
+    office: Office
+    processes: dict[str, Process] = field(default_factory=dict[str, Process])
+    _clients: dict[str, Client] = field(default_factory=dict[str, Client])
+
     # --- the parts ------------------------------------------------------------------------------
 
     def start_coordinator(self, *more: str) -> Process:
         """Start the coordinator, or the next one on the same database."""
         arguments = ("coordinator", "--database", str(self.database), *more)
-        return self._start("coordinator", self.credential("coordinator"), arguments)
+        return self._start("coordinator", self.office.credential("coordinator"), arguments)
 
     def start_worker(self, site: str, name: str, *more: str, slots: int = 2, ttl_ms: int = TTL_MS) -> Process:
         """Start a worker of that site, or its next agent, and wait for it."""
         worker_id = f"{site}.{name}"
         arguments = ("worker", "--worker-id", worker_id, "--state-dir", str(self.folder / "hosts" / site))
         kind = ("--slots", str(slots), "--ttl", f"{ttl_ms}ms", "--allow", HANDLERS)
-        process = self._start(worker_id, self.credential(site), (*arguments, *kind, *more))
+        process = self._start(worker_id, self.office.credential(site), (*arguments, *kind, *more))
         self.wait_for_worker(worker_id)
         return process
 
@@ -145,7 +144,7 @@ class SiteFleet:
         """A client of that person, in this process."""
         if person not in self._clients:
             options = ClientOptions(patience_ms=60_000, watch_ms=1_000, resend_ms=1_000)
-            self._clients[person] = Client(self.url(person), options=options)
+            self._clients[person] = Client(self.office.url(person), options=options)
         return self._clients[person]
 
     def rows(self, what: Any, **where: str) -> list[dict[str, Any]]:
@@ -168,7 +167,7 @@ class SiteFleet:
         for process in self.processes.values():
             if process.running:
                 resume(psutil.Process(process.pid).children(recursive=True))
-                process.signal(18)
+                process.signal(signal.SIGCONT)
                 process.kill()
         self.server.stop()
 
@@ -177,17 +176,17 @@ class SiteFleet:
 def open_sites(folder: Path, kind: str = "valkey", *server_options: str) -> Generator[SiteFleet]:
     """A broker of that kind that was secured by the command line, with a coordinator, and no site yet."""
     folder.mkdir(exist_ok=True)
+    office = Office(folder / "credentials", folder / "home")
+    office.folder.mkdir(mode=0o700)
+    office.home.mkdir()
     users = folder / "users.acl"
     users.touch(OWNER_ONLY)
-    (folder / "home").mkdir()
     with orphans_adopted():
         server = launch(require_program(kind), folder, "--aclfile", str(users), *server_options)
-        fleet = SiteFleet(folder, server, Place(folder / "home"))
+        fleet = SiteFleet(folder, server, office)
         try:
-            fleet.credentials.mkdir(mode=0o700)
-            secured = Place(folder / "home", {"TENURE_BROKER_URL": server.url}).run(
-                "broker", "secure", "--out", str(fleet.credentials), timeout_s=60
-            )
+            place = Place(office.home, {"TENURE_BROKER_URL": server.url})
+            secured = place.run("broker", "secure", "--out", str(office.folder), timeout_s=60)
             assert secured.code == 0, secured
             fleet.start_coordinator()
             yield fleet
