@@ -46,12 +46,13 @@ def admit(turn: Turn, request: Request, ask: Submit) -> Reply:
         fresh.append((task_id, envelope))
         rows.append(_row(turn, request, ask, (task_id, item.key, sha), envelope, raw))
         admitted.append(Admitted(task_id=task_id, state=TaskState.QUEUED, fresh=True))
-        turn.record("submitted", f"It was submitted; digest {sha}.", task_id=task_id, step=_SUBMITTED)
         ready(turn, envelope.capability, turn.now_ms + envelope.delay_ms)
     reserved = charges.of_submission(turn, ask, request.principal, fresh)
     turn.store.run_many("insert_task", rows)
     if reserved:
         turn.store.run_many("insert_charge", reserved)
+    for task_id, sha in fresh_keys.values():
+        turn.record("submitted", f"It was submitted; digest {sha}.", task_id=task_id, step=_SUBMITTED)
     capabilities = sorted({envelope.capability for envelope, _ in opened})
     return Reply(request_id=request.request_id, admitted=tuple(admitted), warnings=warnings(turn, capabilities))
 

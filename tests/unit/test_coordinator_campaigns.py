@@ -149,10 +149,11 @@ def test_a_submission_over_the_budget_of_tasks_is_refused_with_the_numbers_and_s
     assert refused(submit(fleet), "over_budget").startswith("campaign 'x' has 0 of 4 tasks left")
 
 
-def test_a_refused_submission_is_offered_to_nobody(fleet: ScriptedFleet) -> None:
+def test_a_refused_submission_is_offered_to_nobody_and_leaves_no_event(fleet: ScriptedFleet) -> None:
     create(fleet, budget=Budget(tasks=1))
     worker = fleet.worker()
     submit(fleet, envelope(), envelope())
+    assert fleet.records.events("submitted") == []
     fleet.live(2_000)
     assert worker.take() == []
 
