@@ -9,43 +9,44 @@ import click
 from tenure.cli.desk import with_desk
 from tenure.cli.output import Column
 from tenure.cli.records import query, task_id_argument
-from tenure.errors import UsageError
+from tenure.errors import FleetError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from tenure.cli.desk import Desk
 
 _AT_ONCE: Final = 1_000
-_OPEN: Final = ("QUEUED", "OFFERED", "RUNNING", "LOST")
+_LOOK_MS: Final = 100
+_PATIENCE_MS: Final = 3_600_000
 _COLUMNS: Final = (Column("TASK", "task_id"), Column("STATE", "state"))
 
 
 @click.command(short_help="Cancel tasks.")
 @click.argument("task_ids", nargs=-1, type=task_id_argument, metavar="[TASK_ID]...")
-@click.option("--run", metavar="NAME", help="Every task of this run that has not ended.")
+@click.option("--run", metavar="NAME", help="Every task of this run.")
+@click.option("--campaign", metavar="NAME", help="Every task of this campaign.")
+@click.option("--capability", metavar="NAME", help="Every task that asks for this capability.")
+@click.option("--all", "everything", is_flag=True, help="Every task there is.")
 @click.option("--reason", default="", metavar="TEXT", help="Why; kept with the task.")
 @with_desk
-def cancel(desk: Desk, task_ids: tuple[str, ...], run: str | None, reason: str) -> None:
-    """Cancel tasks. CANCELLED is said only when the end is proved; until then a task is CANCELLING."""
-    if bool(task_ids) == bool(run):
-        raise UsageError("say which tasks", "Give task ids, or --run for all of a run")
-    rows = cancel_tasks(desk, task_ids, reason) if task_ids else _cancel_run(desk, run or "", reason)
-    desk.output.table(_COLUMNS, rows, empty="There was nothing to cancel.")
+def cancel(desk: Desk, /, task_ids: tuple[str, ...], reason: str, *, everything: bool, **named: str | None) -> None:
+    """Cancel tasks. CANCELLED is said only when the end is proved; until then a task is CANCELLING.
 
-
-def _cancel_run(desk: Desk, run: str, reason: str) -> list[dict[str, Any]]:
-    """Cancel a run's tasks portion by portion, since a long list does not fit into one answer."""
-    rows: list[dict[str, Any]] = []
-    for state in _OPEN:
-        while True:
-            known = {row["task_id"] for row in rows}
-            found = [row["task_id"] for row in query(desk, "tasks", {"run": run, "state": state}, _AT_ONCE)]
-            if not (fresh := [task_id for task_id in found if task_id not in known]):
-                break
-            rows.extend(cancel_tasks(desk, fresh, reason))
-    return rows
+    Of --run, --campaign and --capability several may be given: tasks must then fit all of them. What is submitted
+    later is not cancelled, and what has ended stays as it is. The fleet goes on with it when this command is
+    interrupted.
+    """
+    which = {name: value for name, value in named.items() if value is not None}
+    if [bool(task_ids), bool(which), everything].count(True) != 1:
+        remedy = "Give task ids; or --run, --campaign and --capability; or --all for every task"
+        raise UsageError("say which tasks", remedy)
+    if task_ids:
+        desk.output.table(_COLUMNS, cancel_tasks(desk, task_ids, reason), empty="There was nothing to cancel.")
+        return
+    record = _cancel_many(desk, {**which, "everything": everything, "reason": reason})
+    desk.output.answer(dict(record), _told(record["cancelled"], record["stopping"]))
 
 
 def cancel_tasks(desk: Desk, task_ids: Sequence[str], reason: str) -> list[dict[str, Any]]:
@@ -57,3 +58,28 @@ def cancel_tasks(desk: Desk, task_ids: Sequence[str], reason: str) -> list[dict[
         ask = Cancel(task_ids=tuple(task_ids[start : start + _AT_ONCE]), reason=reason)
         rows.extend(desk.ask(ask).rows)
     return rows
+
+
+def _cancel_many(desk: Desk, which: Mapping[str, object]) -> Mapping[str, Any]:
+    """Ask for the end of all tasks that fit, and wait until all of them are gone through; the record of it."""
+    from tenure.cli.desk import collect
+    from tenure.protocol.cancellation_messages import CancelMany
+
+    rows = desk.ask(collect(CancelMany, which)).rows
+    clock = desk.session.clock
+    until_ms = clock.elapsed_ms() + _PATIENCE_MS
+    while rows[0]["state"] != "DONE":
+        if clock.elapsed_ms() > until_ms:
+            raise FleetError("not all of them are gone through within an hour", "It goes on; see `tenure tasks list`")
+        clock.sleep_ms(_LOOK_MS)
+        rows = tuple(query(desk, "cancellations", {"cancellation_id": str(rows[0]["cancellation_id"])}, 1))
+    return rows[0]
+
+
+def _told(cancelled: int, stopping: int) -> str:
+    tasks = "1 task was" if cancelled == 1 else f"{cancelled} tasks were"
+    text = f"{tasks} cancelled."
+    if stopping:
+        verb = "is told to stop, and is" if stopping == 1 else "are told to stop, and are"
+        text += f" {stopping} {verb} CANCELLING until the end is proved: `tenure tasks list --state cancelling`."
+    return text

@@ -1,13 +1,14 @@
 """Cancel many tasks on one request: kept in the database, and carried out a portion per turn.
 
-**What it covers** is what was submitted before it and fits its conditions. From the turn in which it is taken on, none
-of that is offered to anyone (`spared` stands before every offer), so a task can leave the queue only by being cancelled.
+**What it covers** is what was submitted before it and fits its conditions. From the turn in which it is taken on,
+none of that is offered to anyone (`spared` stands before every offer), so a task leaves the queue only by being
+cancelled.
 
 **Why one pass is enough.** The stages follow the way that a task goes: OFFERED, RUNNING, LOST, QUEUED. What is covered
-can move on to a later stage while an earlier one is gone through, and it can never come back: only an offer leads out of
-the queue, and what is CANCELLING never returns to it. So when the queue has been gone through, everything that is covered
-has ended or is being stopped, and the request is DONE. Where it has come to is committed with what was done, so the next
-coordinator goes on from there.
+can move on to a later stage while an earlier one is gone through, and it can never come back: only an offer leads out
+of the queue, and what is CANCELLING never returns to it. So when the queue has been gone through, everything that is
+covered has ended or is told to stop, and the request is DONE. Where it has come to is committed with what was done, so
+the next coordinator goes on from there.
 
 What runs is stopped as by `cancellation.cancel`: CANCELLED is said when the end is proved.
 """
@@ -75,14 +76,14 @@ class MassCancellation:
 def begin(turn: Turn, request: Request, ask: CancelMany) -> list[dict[str, Any]]:
     """Take a request on; answers the record of it. The same request again is the same record."""
     person = address_of(request.client_id).person
-    is_operator = rights.role_of(turn, person) is Role.OPERATOR
+    only_of = None if rights.role_of(turn, person) is Role.OPERATOR else person
     name = f"{request.client_id} {request.request_id}"
     given = {
         "request": name,
         "run": ask.run,
         "campaign": ask.campaign,
         "capability": ask.capability,
-        "principal": None if is_operator else person,
+        "principal": only_of,
         "stage": STAGES[0],
         "asked_by": request.principal,
         "actor": turn.actor.principal,
@@ -93,7 +94,7 @@ def begin(turn: Turn, request: Request, ask: CancelMany) -> list[dict[str, Any]]
     ((cancellation_id,),) = turn.store.rows("cancellation_of_request", (name,))
     if is_new:
         turn.memory.cancellations = load(turn.store)
-        text = f"{request.principal or 'Somebody'} asked to cancel {_words(ask, given['principal'])}."
+        text = f"{request.principal or 'Somebody'} asked to cancel {_words(ask, only_of)}."
         turn.record("cancel_many_asked", text, step=Step(after=CancellationState.OPEN, reason=ask.reason))
     return turn.store.records(
         "list_cancellations", {"cancellation_id": str(cancellation_id), "state": None, "limit": 1}
@@ -102,8 +103,8 @@ def begin(turn: Turn, request: Request, ask: CancelMany) -> list[dict[str, Any]]
 
 def load(store: Database) -> list[MassCancellation]:
     """The requests that are under way, in order."""
-    rows = store.rows("open_cancellations")
-    return [MassCancellation(*row[:6], TaskState(row[6]), *row[7:]) for row in rows]
+    rows = store.records("open_cancellations")
+    return [MassCancellation(**(row | {"stage": TaskState(row["stage"])})) for row in rows]
 
 
 def go_on(turn: Turn, portion: int) -> None:

@@ -1,6 +1,6 @@
 """What people ask to end many tasks at once: one request, however many there are.
 
-The request is kept, and carried out portion by portion over as many turns as it takes, so that nobody else waits for it.
+The request is kept, and carried out portion by portion over as many turns as it takes: nobody else waits for it.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tenure.errors import CoordinatorUnreachable, DirectiveDecided
+from tenure.protocol.cancellation_messages import CancelMany
 from tenure.protocol.client_messages import Assign, Cancel, Decide, Query, RegisterWorker
 from tests.fixtures_cli import START_MS, CommandLine, FakeFleet, task_id
 
@@ -33,6 +34,8 @@ ROWS: dict[str, list[dict[str, Any]]] = {
     ],
     "decide": [{"directive_id": "d1", "state": "APPROVED"}],
     "cancel": [{"task_id": TASK, "state": "CANCELLING"}],
+    "cancel_many": [{"cancellation_id": 3, "state": "OPEN", "cancelled": 0, "stopping": 0}],
+    "cancellations": [{"cancellation_id": 3, "state": "DONE", "cancelled": 41, "stopping": 1}],
     "sweep": [{"expired": 0}],
     "assign": [{"task_id": TASK, "worker_id": "w1", "attempt": 1, "fence": 1}],
     "register_worker": [{"worker_id": "w9", "state": "ACTIVE"}],
@@ -65,6 +68,7 @@ COMMANDS = [
     f"explain {TASK}",
     f"cancel {TASK} --reason because",
     "cancel --run r",
+    "cancel --all",
 ]
 
 
@@ -140,6 +144,9 @@ def test_a_full_list_says_that_there_may_be_more(tenure: CommandLine) -> None:
         ("directives approve", "say which directives"),
         ("directives approve d1 --all", "say which directives"),
         ("cancel", "say which tasks"),
+        (f"cancel {TASK} --run r", "say which tasks"),
+        ("cancel --capability cpu --all", "say which tasks"),
+        ("cancel --run no/name", "run"),
         ("nonsense", "nonsense"),
         ("tasks list --nonsense", "--nonsense"),
         ("tasks list --broker-url redis://:secret@h:1", "password"),
@@ -181,6 +188,18 @@ def test_steps_reach_the_coordinator(tenure: CommandLine) -> None:
         Assign(task_id=TASK, worker_id="w1"),
         RegisterWorker(worker_id="w9", capabilities=("gpu",), labels=(("a", "b=c"),), resources=(("gb", 8),)),
         Cancel(task_ids=(TASK,), reason="why"),
+    ]
+
+
+def test_cancelling_many_is_one_request_and_tells_the_numbers_at_its_end(tenure: CommandLine) -> None:
+    printed = tenure("cancel", "--run", "r", "--capability", "cpu", "--campaign", "c", "--reason", "why")
+    assert printed.out == (
+        "41 tasks were cancelled. 1 is told to stop, and is CANCELLING until the end is proved: "
+        "`tenure tasks list --state cancelling`.\n"
+    )
+    assert tenure.fleet.asked == [
+        CancelMany(run="r", capability="cpu", campaign="c", reason="why"),
+        Query(what="cancellations", where=(("cancellation_id", "3"),), limit=1),
     ]
 
 

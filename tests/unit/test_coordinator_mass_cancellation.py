@@ -16,7 +16,6 @@ from tenure.protocol.envelope import Envelope, Requirements, Retry, Scope
 from tenure.protocol.worker_messages import Cause
 from tests.scripted_fleet import EXPIRY_MS, WORLD, ScriptedFleet, envelope, verdicts
 
-
 PORTION = 10
 
 
