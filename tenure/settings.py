@@ -43,6 +43,7 @@ _STORAGE_VARIABLES: Final = (
 )
 _STORE_FORMS: Final = f"{BROKER_STORE}, /srv/files, file:///srv/files or s3://bucket/prefix"
 _NAME: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"
+_SITE: Final = r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,31}$"
 _MAX_OPTIONS_BYTES: Final = 65_536
 _ADDRESS: Final = frozenset({"broker_url", "broker_url_file"})
 _PATHS: Final = frozenset({"broker_url_file", "data_dir", "artifacts_options_file"})
@@ -84,6 +85,7 @@ def _store_address(address: str) -> str:
 _Folder = Annotated[Path, AfterValidator(_expanded)]
 _Store = Annotated[str, Field(min_length=1, max_length=1000), AfterValidator(_store_address)]
 _Name = Annotated[str, Field(pattern=_NAME)]
+_SiteName = Annotated[str, Field(pattern=_SITE)]
 
 
 @final
@@ -100,8 +102,8 @@ class Settings(BaseSettings):
     """The fleet's name on the broker; one namespace has one coordinator."""
     data_dir: _Folder = Field(default_factory=_default_data_dir)
     """Where the parts on this host keep their files."""
-    site: _Name = "default"
-    """The principal under which workers on this host report."""
+    site: _SiteName = "default"
+    """The site that workers on this host belong to; "default" is that of their credential, if they have one."""
     principal: Annotated[str, Field(max_length=200)] = Field(default_factory=_person)
     """Who asks; recorded with submissions and decisions."""
     campaign: _Name | None = None

@@ -28,8 +28,8 @@ from tests.servers import Server, free_port
 from tests.waiting import wait_until
 
 STORES = ("memory", "folder", "broker", "fsspec", "s3")
-PLACE = Place("0" * 25 + "A", 7, "a" * 16)
-LATER = Place("0" * 25 + "A", 8, "b" * 16)
+PLACE = Place("lab", "0" * 25 + "A", 7, "a" * 16)
+LATER = Place("lab", "0" * 25 + "A", 8, "b" * 16)
 BUCKET = "artifacts"
 KEYS = {"key": "an-access-key", "secret": "a-very-secret-key"}
 

@@ -10,8 +10,20 @@ from threading import Lock, Thread
 from typing import Any, TypeVar
 
 from tenure.artifacts.base import Porter
-from tenure.broker.base import Delivery, EntryId, Handout, LogChunk, LogKey, Mailing, Publication
-from tenure.broker.keys import Keys
+from tenure.broker.base import (
+    Delivery,
+    EntryId,
+    Handout,
+    LogChunk,
+    LogKey,
+    Mailing,
+    Publication,
+    Readers,
+    Stream,
+    StreamEntry,
+    WorkerAddress,
+)
+from tenure.broker.keys import DEFAULT_PERSON, Keys
 from tenure.broker.memory import MemoryBroker, MemoryWorker
 from tenure.broker.memory_store import MemoryStore
 from tenure.clock import SystemClock, SystemEntropy, sortable_id
@@ -39,7 +51,11 @@ from tests.waiting import wait_until
 _T = TypeVar("_T")
 
 SITE = "lab"
-WORKER = "w1"
+WORKER = "lab.w1"
+ADDRESS = WorkerAddress(SITE, WORKER)
+STREAM = Stream(SITE, "default")
+OWN = Stream(SITE, worker_id=WORKER)
+READERS = Readers((SITE,), (DEFAULT_PERSON,))
 HANDLERS = "tests.fixtures_worker_handlers"
 
 
@@ -85,8 +101,8 @@ class PatientWorker:
     def retake(self, *, capabilities: Sequence[str], limit: int) -> list[Handout]:
         return self._do(lambda: self._inner.retake(capabilities=capabilities, limit=limit))
 
-    def look(self, *, capability: str = "", worker_id: str = "", entry_id: EntryId) -> Handout | None:
-        return self._do(lambda: self._inner.look(capability=capability, worker_id=worker_id, entry_id=entry_id))
+    def look(self, entry: StreamEntry) -> Handout | None:
+        return self._do(lambda: self._inner.look(entry))
 
     def orders(self, *, after: EntryId, block_ms: int) -> list[Delivery]:
         return self._patiently(lambda: self._inner.orders(after=after, block_ms=0), block_ms)
@@ -134,7 +150,7 @@ class Bench:
     def __init__(self, folder: Path, **options: Any) -> None:
         self.wire = Wire()
         self.coordinator = self.wire.broker.coordinator()
-        self.coordinator.ensure_streams(capabilities=["default"], workers=[WORKER], sites=[SITE])
+        self.coordinator.ensure_streams(readers=READERS, assignments=[STREAM, OWN])
         self.coordinator.mark("first")
         root = str(Path(__file__).parents[1])
         settings: dict[str, Any] = {"allow": (HANDLERS,), "ttl_ms": 5_000, "import_path": (root,), **options}
@@ -177,7 +193,7 @@ class Bench:
     def beat(self) -> Heartbeat | None:
         """The worker's newest heartbeat."""
         with self.wire.lock:
-            raw = self.coordinator.sites.heartbeats([(SITE, WORKER)])[0]
+            raw = self.coordinator.sites.heartbeats([ADDRESS])[0]
         return HEARTBEAT.validate_json(raw) if raw else None
 
     # --- the coordinator ------------------------------------------------------------------------
@@ -208,7 +224,7 @@ class Bench:
                 )
                 entry = EntryId(self.epoch, self._sequence)
                 assignment = Assignment(ticket=ticket, envelope=raw)
-                self.coordinator.publish([Publication(entry, assignment, capability="default")])
+                self.coordinator.publish([Publication(entry, assignment, STREAM)])
                 tickets.append(ticket)
         return tickets
 
@@ -216,12 +232,12 @@ class Bench:
         """Post orders to the worker."""
         raw = Control(epoch=epoch or self.epoch, orders=orders).model_dump_json().encode()
         with self.wire.lock:
-            self.coordinator.post([Mailing(raw, worker_id=WORKER)], {}, 1_000)
+            self.coordinator.post([Mailing(raw, ADDRESS)], {}, 1_000)
 
     def turn(self) -> None:
         """Read what the worker reports; register, grant and judge it as far as that is switched on."""
         with self.wire.lock:
-            deliveries = self.coordinator.receive(sites=[SITE], limit=1_000, block_ms=0)
+            deliveries = self.coordinator.receive(readers=READERS, limit=1_000, block_ms=0)
             self.coordinator.settle(deliveries)
         for delivery in deliveries:
             report = REPORT.validate_json(delivery.raw)

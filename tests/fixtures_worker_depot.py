@@ -14,7 +14,7 @@ from tenure.protocol.artifact import Blob, Bundle, Input
 from tenure.protocol.worker_messages import Checkpointed, FailureKind, Finished
 from tests.fixtures_worker import Bench
 
-_PLACE = Place("0" * 26, 1, "f" * 32)
+_PLACE = Place("lab", "0" * 26, 1, "f" * 32)
 
 
 class Gate:
@@ -80,7 +80,7 @@ class Depot:
     def accept(self, event: Finished | Checkpointed, bundle: Bundle) -> dict[str, str]:
         """Verify and promote what was staged; answers the files and their contents."""
         binding = event.binding
-        place = StagingPlace(task_id=binding.task_id, fence=binding.fence, nonce=binding.nonce)
+        place = StagingPlace(site="lab", task_id=binding.task_id, fence=binding.fence, nonce=binding.nonce)
         self._do(lambda number: Verify(number=number, place=place, bundle=bundle))
         self._do(lambda number: Promote(number=number, place=place, bundle=bundle))
         folder = self._folder / f"accepted-{self._numbers}"

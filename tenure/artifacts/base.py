@@ -7,8 +7,9 @@ A store has two parts. *Objects* are found by their digest, never change, and ar
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, final
+from typing import TYPE_CHECKING, Final, Protocol, final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -17,14 +18,30 @@ if TYPE_CHECKING:
     from tenure.protocol.artifact import Blob
 
 
+OWN: Final = "@"
+"""The site of places of the coordinator's own: no site and no person is called so."""
+
+PLACE_SITE: Final = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_.-]{0,64}")
+"""The site of a place, which becomes a part of names in a store."""
+
+
 @final
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """Where one executor of one attempt stages: nobody else writes there, and a later attempt has another fence."""
+    """Where one executor of one attempt stages: nobody else writes there, and a later attempt has another fence.
 
+    `site` is the site that it works at, or `OWN`, or what `uploads_of` says: neither is the name of a site.
+    """
+
+    site: str
     task_id: str
     fence: int
     nonce: str
+
+
+def uploads_of(person: str) -> str:
+    """The site of places where clients of that person stage what they upload."""
+    return f"@{person}"
 
 
 @final

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
 
-from tenure.artifacts.base import Place, StagedPlace, Stored
+from tenure.artifacts.base import PLACE_SITE, Place, StagedPlace, Stored
 from tenure.artifacts.content import checked
 from tenure.artifacts.lending import Lending
 from tenure.broker.redis_connection import RedisConnection
@@ -50,7 +50,9 @@ _AT_ONCE: Final = 500
 _RELIED_ON: Final = 2 * MAX_CONTENT_BYTES
 _ANY: Final = "*"
 _OBJECT: Final = re.compile(r"[0-9a-f]{64}")
-_STAGED: Final = re.compile(r"([0-9A-Z]{26}):([1-9][0-9]*):([0-9a-f]{16,64}):[0-9a-f]{64}")
+_STAGED: Final = re.compile(
+    rf"({PLACE_SITE.pattern}):([0-9A-Z]{{26}}):([1-9][0-9]*):([0-9a-f]{{16,64}}):[0-9a-f]{{64}}"
+)
 _REMEDY: Final = "Keep large files in a folder or an object store: `tenure coordinator --artifacts ADDRESS`"
 
 _Found: TypeAlias = "tuple[str, int, int]"
@@ -145,8 +147,8 @@ class BrokerStore:
         """See `Store.places`."""
         youngest: dict[Place, int] = {}
         for name, _, age_ms in self._listed(self._keys.staged(_ANY, _ANY), _STAGED, _STAGED_LIFE_MS):
-            task_id, fence, nonce, _ = name.split(":")
-            place = Place(task_id, int(fence), nonce)
+            site, task_id, fence, nonce, _ = name.split(":")
+            place = Place(site, task_id, int(fence), nonce)
             youngest[place] = min(age_ms, youngest.get(place, age_ms))
         return (StagedPlace(place, age_ms) for place, age_ms in youngest.items())
 
@@ -169,7 +171,7 @@ class BrokerStore:
     # --- pieces ---------------------------------------------------------------------------------
 
     def _staged(self, place: Place, digest: str) -> str:
-        return self._keys.staged(f"{place.task_id}:{place.fence}:{place.nonce}", digest)
+        return self._keys.staged(f"{place.site}:{place.task_id}:{place.fence}:{place.nonce}", digest)
 
     def _write(self, key: str, offset: int, chunks: Iterable[bytes]) -> None:
         for chunk in chunks:

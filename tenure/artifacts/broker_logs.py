@@ -34,7 +34,7 @@ class BrokerLogs:
 
     def chunks(self, log: LogKey) -> Iterator[LogChunk]:
         """See `Logs.chunks`."""
-        key, after = self._key(log), EntryId(0, 0)
+        key, after = self._keys.log(log), EntryId(0, 0)
         with self._connections.lent() as connection:
             while found := redis_logs.read(connection, key, after, 0):
                 after = found[-1][0]
@@ -43,11 +43,8 @@ class BrokerLogs:
     def expire(self, log: LogKey) -> None:
         """See `Logs.expire`."""
         with self._connections.lent() as connection:
-            connection.call("PEXPIRE", self._key(log), _LAST_MS)
+            connection.call("PEXPIRE", self._keys.log(log), _LAST_MS)
 
     def close(self) -> None:
         """Let go of connections."""
         self._connections.close()
-
-    def _key(self, log: LogKey) -> str:
-        return self._keys.log(log.site, log.task_id, log.fence)

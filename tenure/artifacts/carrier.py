@@ -9,7 +9,6 @@ import errno
 import logging
 from typing import TYPE_CHECKING, Final, TypeVar, assert_never, final
 
-from tenure.artifacts.base import Place
 from tenure.artifacts.content import verify
 from tenure.artifacts.jobs import (
     Collect,
@@ -22,9 +21,9 @@ from tenure.artifacts.jobs import (
     Promote,
     Restore,
     Save,
-    StagingPlace,
     Tidy,
     Verify,
+    place_of,
 )
 from tenure.artifacts.log_keeping import keep_log
 from tenure.artifacts.manifests import contents, read_manifest
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from tenure.artifacts.base import Store
+    from tenure.artifacts.jobs import StagingPlace
     from tenure.artifacts.log_keeping import Logs
     from tenure.artifacts.stopping import Stop
     from tenure.protocol.artifact import Blob, Manifest
@@ -157,11 +157,6 @@ class Carrier:
             if not self._store.has(blob):
                 raise
             return use(self._store.read(blob))
-
-
-def place_of(place: StagingPlace) -> Place:
-    """The store's place that a job names."""
-    return Place(task_id=place.task_id, fence=place.fence, nonce=place.nonce)
 
 
 def _failed(job: Job, code: str, text: str) -> Ended:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from tenure.artifacts.base import Place
+from tenure.artifacts.base import OWN, Place
 from tenure.artifacts.turns import Turns
 from tenure.clock import SystemEntropy
 
@@ -130,7 +130,7 @@ def restore(front: Store, copies: Store) -> int:
 def transfer(source: Store, target: Store, blob: Blob) -> None:
     """Make an object of one store an object of the other one. Raises `UnknownArtifact` and `ArtifactError`."""
     # A place of its own each time: others may be moving the same content.
-    place = Place(_NO_TASK, 1, SystemEntropy().token(_NONCE_BYTES))
+    place = Place(OWN, _NO_TASK, 1, SystemEntropy().token(_NONCE_BYTES))
     try:
         target.stage(place, blob, 0, source.read(blob))
         target.promote(place, blob)

@@ -1,7 +1,7 @@
 """A store in a folder that all hosts share, such as an NFS mount.
 
-    objects/ab/cdef...                         whole, compared, never changed
-    staging/<task>/<fence>-<nonce>/<digest>    as many bytes as have come so far
+    objects/ab/cdef...                                whole, compared, never changed
+    staging/<site>/<task>/<fence>-<nonce>/<digest>    as many bytes as have come so far
 
 An object comes into being by a rename, so nobody ever sees half of one. Before that it is read to its last byte.
 
@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
-from tenure.artifacts.base import Place, StagedPlace, Stored
+from tenure.artifacts.base import PLACE_SITE, Place, StagedPlace, Stored
 from tenure.artifacts.content import damaged, file_chunks, verify
 from tenure.artifacts.folder_files import (
     MS,
@@ -164,14 +164,12 @@ class FolderStore:
         """See `Store.places`."""
         with self._translated():
             now_ms = self._now_ms()
-            for task in names(self._staging, _TASK):
-                for name in names(self._staging / task, _PLACE):
-                    fence, _, nonce = name.partition("-")
-                    folder = self._staging / task / name
-                    ages = [changed_ms(folder / held) for held in names(folder, _DIGEST)]
-                    # A place without anything is what a crash between two steps leaves; it is told, to be discarded.
-                    newest = max([*ages, changed_ms(folder)])
-                    yield StagedPlace(Place(task, int(fence), nonce), max(now_ms - newest, 0))
+            for place in self._named_places():
+                folder = self._place(place)
+                ages = [changed_ms(folder / held) for held in names(folder, _DIGEST)]
+                # A place without anything is what a crash between two steps leaves; it is told, to be discarded.
+                newest = max([*ages, changed_ms(folder)])
+                yield StagedPlace(place, max(now_ms - newest, 0))
 
     def objects(self) -> Iterator[Stored]:
         """See `Store.objects`."""
@@ -201,11 +199,18 @@ class FolderStore:
         return self._objects / digest[:2] / digest[2:]
 
     def _place(self, place: Place) -> Path:
-        _check(_TASK, place.task_id)
-        return self._staging / place.task_id / _check(_PLACE, f"{place.fence}-{place.nonce}")
+        task = self._staging / _check(PLACE_SITE, place.site) / _check(_TASK, place.task_id)
+        return task / _check(_PLACE, f"{place.fence}-{place.nonce}")
 
     def _staged(self, place: Place, digest: str) -> Path:
         return self._place(place) / _check(_DIGEST, digest)
+
+    def _named_places(self) -> Iterator[Place]:
+        for site in names(self._staging, PLACE_SITE):
+            for task in names(self._staging / site, _TASK):
+                for name in names(self._staging / site / task, _PLACE):
+                    fence, _, nonce = name.partition("-")
+                    yield Place(site, task, int(fence), nonce)
 
     # --- reading --------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field, TypeAdapter
 
+from tenure.artifacts.base import Place
 from tenure.protocol.artifact import Blob, Bundle, Input
 from tenure.protocol.message import MAX_INT, Count, Message, Milliseconds, Name, Nonce, TaskId, Text
 
@@ -15,9 +16,15 @@ Number = Annotated[int, Field(ge=1, le=MAX_INT)]
 class StagingPlace(Message):
     """`tenure.artifacts.base.Place` on the wire."""
 
+    site: Name
     task_id: TaskId
     fence: Annotated[int, Field(ge=1, le=MAX_INT)]
     nonce: Nonce
+
+
+def place_of(place: StagingPlace) -> Place:
+    """The store's place that a job names."""
+    return Place(site=place.site, task_id=place.task_id, fence=place.fence, nonce=place.nonce)
 
 
 class Fetch(Message):

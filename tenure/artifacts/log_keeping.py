@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from tenure.artifacts.base import Place
+from tenure.artifacts.base import OWN, Place
 from tenure.artifacts.content import blob_of
 from tenure.broker import kept_log
 from tenure.broker.base import LogKey
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tenure.protocol.artifact import Blob
 
 _NONCE: Final = "0" * 16
-"""Logs have a place of their own: no executor draws this nonce."""
+"""Logs have places of the coordinator's own, which no executor can write to."""
 
 
 class Logs(Protocol):
@@ -42,7 +42,7 @@ def keep_log(store: Store, logs: Logs | None, job: KeepLog) -> Blob | None:
     raw = kept_log.write(logs.chunks(key))
     if not raw:
         return None
-    blob, place = blob_of(raw), Place(task_id=job.task_id, fence=job.fence, nonce=_NONCE)
+    blob, place = blob_of(raw), Place(site=OWN, task_id=job.task_id, fence=job.fence, nonce=_NONCE)
     if not store.has(blob, renew=True):
         store.stage(place, blob, 0, iter([raw]))
         store.promote(place, blob)

@@ -1,8 +1,9 @@
 """A store in whatever `fsspec` opens: S3, Google Cloud Storage, Azure, SFTP and more.
 
-    objects/ab/cdef...                                   whole, compared, never changed
-    renewed/ab/cdef...                                   empty: when that object was last found instead of sent again
-    staging/<task>/<fence>-<nonce>/<digest>/<number>     parts of 8 MiB; an interrupted upload goes on at the next one
+    objects/ab/cdef...                      whole, compared, never changed
+    renewed/ab/cdef...                      empty: when that object was last found instead of sent again
+    staging/<site>/<task>/<fence>-<nonce>/<digest>/<number>
+                                            parts of 8 MiB; an interrupted upload goes on at the next one
 
 What is promoted is read part by part, compared, and written on; it gets the object's name when it is whole. So nobody
 can exchange a part between the comparison and the promotion, and memory holds a few parts, whatever the size.
@@ -15,7 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 
 from tenure.artifacts.addresses import checked_url
-from tenure.artifacts.base import Place, StagedPlace, Stored
+from tenure.artifacts.base import PLACE_SITE, Place, StagedPlace, Stored
 from tenure.artifacts.content import checked, collected
 from tenure.artifacts.object_files import ObjectFiles, changed_ms, open_files
 from tenure.clock import SystemEntropy
@@ -130,15 +131,10 @@ class ObjectStore:
     def places(self) -> Iterator[StagedPlace]:
         """See `Store.places`."""
         now_ms = self._now_ms()
-        for task, _ in self._files.listed("staging"):
-            if _TASK.fullmatch(task) is None:
-                continue
-            for name, _ in self._files.listed(f"staging/{task}"):
-                fits = _PLACE.fullmatch(name)
-                held = self._files.below(f"staging/{task}/{name}") if fits is not None else []
-                if fits is not None and held:
-                    age_ms = min(_age(info, now_ms) for info in held)
-                    yield StagedPlace(Place(task, int(fits[1]), fits[2]), age_ms)
+        for place in self._named_places():
+            held = self._files.below(_place(place))
+            if held:
+                yield StagedPlace(place, min(_age(info, now_ms) for info in held))
 
     def objects(self) -> Iterator[Stored]:
         """See `Store.objects`."""
@@ -164,6 +160,16 @@ class ObjectStore:
 
     def close(self) -> None:
         """See `Store.close`; the library lets go by itself."""
+
+    def _named_places(self) -> Iterator[Place]:
+        sites = [site for site, _ in self._files.listed("staging") if PLACE_SITE.fullmatch(site)]
+        tasks = [(site, task) for site in sites for task, _ in self._files.listed(f"staging/{site}")]
+        for site, task in tasks:
+            if _TASK.fullmatch(task) is None:
+                continue
+            for name, _ in self._files.listed(f"staging/{site}/{task}"):
+                if (fits := _PLACE.fullmatch(name)) is not None:
+                    yield Place(site, task, int(fits[1]), fits[2])
 
     def _pieces(self, ranges: Iterable[tuple[str, int, int]]) -> Iterator[bytes]:
         for path, start, end in ranges:
@@ -220,7 +226,7 @@ def _renewed(digest: str) -> str:
 
 
 def _place(place: Place) -> str:
-    return f"staging/{place.task_id}/{place.fence}-{place.nonce}"
+    return f"staging/{place.site}/{place.task_id}/{place.fence}-{place.nonce}"
 
 
 def _staged(place: Place, digest: str) -> str:

@@ -26,6 +26,8 @@ class PorterSettings(Message):
     """What the library of an object store is to be told."""
     broker_url: str = Field(default="", repr=False)
     """Where the broker is: for `broker:`, and for logs."""
+    broker_url_file: str = ""
+    """The file that this was read from, if any: it is read again for each new connection."""
     namespace: Name = "main"
     """The fleet's name at the broker."""
     copies: str = ""

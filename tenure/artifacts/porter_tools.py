@@ -55,7 +55,8 @@ class Tools:
     def _open(self) -> Carrier:
         settings = self._settings
         adopt_environment(settings.environment)
-        broker = BrokerUrl(settings.broker_url) if settings.broker_url else None
+        source = Path(settings.broker_url_file) if settings.broker_url_file else None
+        broker = BrokerUrl(settings.broker_url, source) if settings.broker_url else None
         front = open_store(
             settings.address, settings.options, broker, settings.namespace, make_folder=bool(settings.copies)
         )

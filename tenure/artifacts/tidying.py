@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tenure.artifacts.base import Place
-from tenure.artifacts.jobs import Ended
+from tenure.artifacts.jobs import Ended, place_of
 from tenure.artifacts.manifests import named_files
 from tenure.errors import UnknownArtifact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tenure.artifacts.base import Store
+    from tenure.artifacts.base import Place, Store
     from tenure.artifacts.jobs import Tidy
     from tenure.artifacts.stopping import Stop
     from tenure.protocol.artifact import Bundle, File
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 def tidy(store: Store, job: Tidy, stop: Stop) -> Ended:
     """Remove, and answer how much it was. Nothing is removed unless every manifest that is there could be read."""
-    kept_places = {Place(task_id=place.task_id, fence=place.fence, nonce=place.nonce) for place in job.keep_places}
+    kept_places = {place_of(place) for place in job.keep_places}
     # As bytes, because there may be millions.
     kept = {bytes.fromhex(blob.digest) for blob in job.blobs}
     for bundle in job.bundles:

@@ -184,7 +184,10 @@ def _bundle(row: dict[str, Any]) -> Bundle:
 
 def _staged(stage: Stage, late: dict[str, Any], bundle: Bundle) -> Files:
     """The files in the staging place, as `tenure quarantine show` lists them."""
-    files = stage.client.contents.staged_files(late["task_id"], late["fence"], late["nonce"], bundle)
+    from tenure.artifacts.base import Place
+
+    place = Place(late["site"], late["task_id"], late["fence"], late["nonce"])
+    files = stage.client.contents.staged_files(place, bundle)
     return [{"path": file.path, "size": file.blob.size, "digest": file.blob.digest} for file in files]
 
 

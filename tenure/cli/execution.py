@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 import click
 
+from tenure.errors import InvalidSettings
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -103,14 +105,35 @@ def execution_of(form: ExecutionForm, settings: Settings, state_dir: Path) -> Wo
     )
 
 
+def site_for(settings: Settings, said: str | None) -> str:
+    """The site that a worker of these settings belongs to: the one that its credential is of, if it has one.
+
+    `said` is what an option or a ticket says, which counts before the settings. Raises `InvalidSettings` when that and
+    the credential do not agree.
+    """
+    from tenure.broker.keys import DEFAULT_SITE
+    from tenure.broker.principals import site_of
+    from tenure.broker.url import BrokerUrl
+
+    held = site_of(BrokerUrl.of(settings).user, settings.namespace)
+    wanted = said or (settings.site if settings.site != DEFAULT_SITE else held)
+    if held not in {DEFAULT_SITE, wanted}:
+        raise InvalidSettings(
+            f"the broker's address holds the credential of site {held}, and not of {wanted}",
+            f"Give the worker the file that was issued for {wanted}, or leave the site out",
+        )
+    return wanted
+
+
 def worker_connector(settings: Settings, options: WorkerOptions) -> Callable[[str], RedisWorker]:
     """Makes a connection to the broker for a worker id, in the settings' namespace and the options' site."""
     from tenure.broker.keys import Keys
-    from tenure.broker.redis_connection import BrokerUrl, RedisConnection
+    from tenure.broker.redis_connection import RedisConnection
     from tenure.broker.redis_worker import RedisWorker
+    from tenure.broker.url import BrokerUrl
     from tenure.protocol.timing import broker_timeout_ms
 
-    url, keys = BrokerUrl(settings.resolve_broker_url()), Keys(settings.namespace)
+    url, keys = BrokerUrl.of(settings), Keys(settings.namespace)
     timeout_ms = broker_timeout_ms(options.ttl_ms)
 
     def connect(worker_id: str) -> RedisWorker:

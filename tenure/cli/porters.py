@@ -26,20 +26,18 @@ def porter_factory(settings: Settings, clock: Clock, copies: Path | None = None)
     """
     from tenure.artifacts.porter_link import PorterLink
     from tenure.artifacts.porter_orders import PorterSettings
+    from tenure.broker.url import BrokerUrl
     from tenure.settings import storage_environment
 
     # Read once, here: a file that others may read is a mistake that is told at the start, not by the first task.
-    options, broker_url, environment = (
-        settings.artifacts_options(),
-        settings.resolve_broker_url(),
-        storage_environment(),
-    )
+    options, broker, environment = settings.artifacts_options(), BrokerUrl.of(settings), storage_environment()
 
     def porter_for(address: str) -> Porter:
         chosen = PorterSettings(
             address=address,
             options=options,
-            broker_url=broker_url,
+            broker_url=broker.url,
+            broker_url_file=str(broker.source or ""),
             namespace=settings.namespace,
             copies=str(copies) if copies is not None else "",
             environment=environment,

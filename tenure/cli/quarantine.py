@@ -140,8 +140,11 @@ def _decided(desk: Desk, quarantine_id: str) -> dict[str, Any]:
 
 def _staged_files(desk: Desk, row: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     """The files in the staging place; None when they are not there, or the store is not."""
+    from tenure.artifacts.base import Place
+
+    place = Place(row["site"], row["task_id"], row["fence"], row["nonce"])
     try:
-        files = desk.fleet.contents.staged_files(row["task_id"], row["fence"], row["nonce"], _bundle(row["outputs"]))
+        files = desk.fleet.contents.staged_files(place, _bundle(row["outputs"]))
     except TenureError:
         return None
     return [{"path": file.path, "size": file.blob.size, "digest": file.blob.digest} for file in files]

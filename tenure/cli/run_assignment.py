@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, final
 import click
 
 from tenure.cli.desk import collect, store_options, with_desk
-from tenure.cli.execution import ExecutionForm, execution_of, execution_options, worker_connector
+from tenure.cli.execution import ExecutionForm, execution_of, execution_options, site_for, worker_connector
 from tenure.cli.failures import FLEET_COULD_NOT
 from tenure.cli.owner import log_to_stderr
 from tenure.errors import MalformedMessage, PayloadTooLarge, UsageError
@@ -83,7 +83,7 @@ def run_assignment(desk: Desk, /, **options: object) -> int:
             capabilities=(ticket.capability,),
             worker_id=executor_name(ticket.parent, session.entropy),
             ttl_ms=ticket.ttl_ms,
-            site=ticket.site,
+            site=site_for(settings, ticket.site),
         )
         connect, porters = worker_connector(settings, chosen), porter_factory(settings, session.clock)
         begin = functools.partial(Shift, launched=launched)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from tenure.artifacts.base import Place
+from tenure.artifacts.base import Place, uploads_of
 from tenure.artifacts.content import blob_of
+from tenure.broker.principals import person_of
+from tenure.broker.url import BrokerUrl
 from tenure.cli.checks import bad, ok, warn
 from tenure.clock import sortable_id
 from tenure.errors import TenureError
@@ -38,7 +40,9 @@ def store(desk: Desk, status: Mapping[str, Any]) -> Iterator[Finding]:
         )
     try:
         desk.settings.artifacts_options()
-        took_ms = _tried(desk, desk.fleet.contents.store)
+        took_ms = _tried(
+            desk, desk.fleet.contents.store, person_of(BrokerUrl.of(desk.settings).user, desk.settings.namespace)
+        )
     except TenureError as error:
         yield bad(_ABOUT, error.message, error.remedy)
         return
@@ -64,11 +68,12 @@ def secrets(folder: Path | None) -> Iterator[Finding]:
     yield ok("secrets", f"{folder} holds {len(names)}: {', '.join(sorted(names)) or '-'}")
 
 
-def _tried(desk: Desk, opened: Store) -> int:
+def _tried(desk: Desk, opened: Store, person: str) -> int:
     """Stage a small file in a place of its own, read it back, and remove it; answers how long that took."""
     clock, entropy = desk.session.clock, desk.session.entropy
     raw = bytes.fromhex(entropy.token(_PROBE_BYTES))
-    blob, place = blob_of(raw), Place(sortable_id(clock.now_ms(), entropy), 1, entropy.token(16))
+    blob = blob_of(raw)
+    place = Place(uploads_of(person), sortable_id(clock.now_ms(), entropy), 1, entropy.token(16))
     before_ms = clock.elapsed_ms()
     try:
         opened.stage(place, blob, 0, iter([raw]))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 import click
 
 from tenure.cli.desk import collect, store_options, with_desk
-from tenure.cli.execution import ExecutionForm, execution_of, execution_options, worker_connector
+from tenure.cli.execution import ExecutionForm, execution_of, execution_options, site_for, worker_connector
 from tenure.cli.launching import LaunchForm, launch_options, launching
 from tenure.cli.lifetime import LifetimeForm, lifetime_options, with_lifetime
 from tenure.cli.owner import end_with_owner, log_to_stderr, owner_option
@@ -57,8 +57,10 @@ class WorkerForm:
 @click.option("--resource", multiple=True, metavar="NAME=N", help="An amount that tasks may reserve; repeatable.")
 @click.option("--ttl", default=_DEFAULT_TTL, show_default=True, metavar="DURATION", help="How long it may be silent.")
 @click.option("--state-dir", type=click.Path(path_type=Path), metavar="DIR", help="Where it keeps its id and results.")
-@click.option("--worker-id", metavar="NAME", help="Its durable id; made once when not given.")
-@click.option("--site", metavar="NAME", help="The site that it belongs to.")
+@click.option(
+    "--worker-id", metavar="NAME", help="Its durable id, with its site's name before it; made once when not given."
+)
+@click.option("--site", metavar="NAME", help="The site that it belongs to; its credential's when not given.")
 @execution_options
 @lifetime_options
 @launch_options
@@ -106,7 +108,7 @@ def worker_options(form: WorkerForm, settings: Settings) -> WorkerOptions:
         labels=pairs(form.label, "--label"),
         resources=amounts(form.resource, "--resource"),
         ttl_ms=duration_ms(form.ttl, "--ttl"),
-        site=form.site or settings.site,
+        site=site_for(settings, form.site),
     )
 
 

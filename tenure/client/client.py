@@ -76,7 +76,7 @@ class Client:
         self._session: Final = Session(wiring, identity, watch_ms=chosen.watch_ms, on_warning=chosen.on_warning)
         self.warnings: Final[deque[str]] = self._session.warnings
         """The latest warnings of the coordinator, such as a capability that no worker offers; each text once."""
-        self.contents: Final = Contents(wiring.open_store or _no_store, wiring.clock, wiring.entropy)
+        self.contents: Final = Contents(wiring.open_store or _no_store, wiring.clock, wiring.entropy, wiring.person)
         """The store of files, for more than `upload` and `Handle.download` do."""
         self.upload: Final = self.contents.upload
         """Puts a file or folder of this host into the store, as an input of tasks; see `Contents.upload`."""

@@ -14,8 +14,9 @@ from typing import Final, TypeAlias, TypeVar, final
 
 from pydantic import ValidationError
 
-from tenure.artifacts.base import Place, Store
+from tenure.artifacts.base import Place, Store, uploads_of
 from tenure.artifacts.manifests import read_manifest
+from tenure.broker.keys import DEFAULT_PERSON
 from tenure.client.downloading import Download, checked_chunks, files_of
 from tenure.client.uploading import Moved, Upload, local_files
 from tenure.clock import Clock, Entropy
@@ -49,12 +50,14 @@ class Contents:
         open_store: opens the store; raises `UsageError` when the fleet has none.
         clock: paces waiting for a content that is on its way.
         entropy: names places and files that are not whole yet.
+        person: who uploads.
     """
 
-    def __init__(self, open_store: OpenStore, clock: Clock, entropy: Entropy) -> None:
+    def __init__(self, open_store: OpenStore, clock: Clock, entropy: Entropy, person: str = DEFAULT_PERSON) -> None:
         self._open_store = open_store
         self._clock = clock
         self._entropy = entropy
+        self._uploads = uploads_of(person)
         self._lock = Lock()
         self._opened: Store | None = None
         self._sent: dict[_Stamp, Future[Blob]] = {}
@@ -134,9 +137,9 @@ class Contents:
         """The files of a bundle. Raises `UnknownArtifact` and `ArtifactError`s."""
         return files_of(self.store, bundle)
 
-    def staged_files(self, task_id: str, fence: int, nonce: str, bundle: Bundle) -> tuple[File, ...]:
+    def staged_files(self, place: Place, bundle: Bundle) -> tuple[File, ...]:
         """The files of a bundle that waits in a staging place. Raises `UnknownArtifact` and `ArtifactError`s."""
-        chunks = self.store.read_staged(Place(task_id, fence, nonce), bundle.manifest)
+        chunks = self.store.read_staged(place, bundle.manifest)
         return read_manifest(bundle, chunks).files
 
     def read(self, blob: Blob) -> Iterator[bytes]:
@@ -174,7 +177,7 @@ class Contents:
 
     def _place(self) -> Place:
         rest = (_DIGITS[self._entropy.below(len(_DIGITS))] for _ in range(_ID_LENGTH - len(_PLACE_PREFIX)))
-        return Place(_PLACE_PREFIX + "".join(rest), 1, self._entropy.token(16))
+        return Place(self._uploads, _PLACE_PREFIX + "".join(rest), 1, self._entropy.token(16))
 
 
 def _input(path: str, content: Blob | Bundle) -> Input:

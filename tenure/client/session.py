@@ -19,6 +19,7 @@ from typing import Final, TypeAlias, final
 
 from tenure.artifacts.base import Store
 from tenure.broker.base import ClientBroker, EntryId
+from tenure.broker.keys import DEFAULT_PERSON
 from tenure.client.exchange import Exchange, Identity, OnReply, Pending
 from tenure.client.refusals import error_of
 from tenure.client.tracker import Tracker
@@ -49,6 +50,8 @@ class Wiring:
     entropy: Entropy
     open_store: Callable[[], Store] | None = None
     """Opens the store of files; None: the client moves none."""
+    person: str = DEFAULT_PERSON
+    """Whose credential the connections show."""
 
 
 @final

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tenure.broker.keys import Keys
+from tenure.broker.principals import person_of
 from tenure.broker.redis_client import RedisClient
 from tenure.broker.redis_connection import RedisConnection
 from tenure.broker.url import BrokerUrl
@@ -21,17 +22,18 @@ _REMEDY = "Start it with `tenure coordinator --artifacts ADDRESS`, or set TENURE
 
 def wiring_of(settings: Settings) -> Wiring:
     """Connections as the settings say; nothing is connected yet. Raises `InvalidSettings`."""
-    broker, keys = BrokerUrl(settings.resolve_broker_url()), Keys(settings.namespace)
+    broker, keys = BrokerUrl.of(settings), Keys(settings.namespace)
+    person = person_of(broker.user, settings.namespace)
 
     def connect(client_id: str) -> RedisClient:
-        return RedisClient(RedisConnection(broker), keys, client_id=client_id)
+        return RedisClient(RedisConnection(broker), keys, client_id=client_id, person=person)
 
-    return Wiring(connect, SystemClock(), SystemEntropy(), lambda: store_of(settings))
+    return Wiring(connect, SystemClock(), SystemEntropy(), lambda: store_of(settings), person)
 
 
 def announced_address(settings: Settings) -> str:
     """Where the coordinator says that files are kept; "" when it says nothing. Raises `BrokerError`."""
-    connection = RedisConnection(BrokerUrl(settings.resolve_broker_url()))
+    connection = RedisConnection(BrokerUrl.of(settings))
     try:
         return RedisClient(connection, Keys(settings.namespace), client_id="store").store_address()
     finally:
@@ -52,4 +54,4 @@ def store_of(settings: Settings) -> Store:
     address = settings.artifacts or announced_address(settings)
     if not address:
         raise ArtifactStoreUnreachable("the coordinator keeps no files", _REMEDY)
-    return open_store(address, options, BrokerUrl(settings.resolve_broker_url()), settings.namespace)
+    return open_store(address, options, BrokerUrl.of(settings), settings.namespace)

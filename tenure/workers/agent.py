@@ -86,7 +86,8 @@ class Agent:
             BrokerRefused: the broker does not let this worker in.
         """
         secrets = known_secrets(self._options.secrets_dir)
-        identity = assume(self._options.state_dir, self._options.worker_id, self._clock, self._entropy)
+        options = self._options
+        identity = assume(options.state_dir, options.worker_id, self._clock, self._entropy, site=options.site)
         try:
             self._try_broker(identity.worker_id)
             forbid_inspection()

@@ -73,8 +73,9 @@ class CallRun:
         self._launch = gear.launch
         self._freight = gear.freight
         self._hand_over = hand_over
-        most_files = most_output_files(action.provision, gear.launch.options)
-        self._place = Workplace(action.slot, action.call, action.binding, folder, most_files)
+        options = gear.launch.options
+        most_files = most_output_files(action.provision, options)
+        self._place = Workplace(action.slot, action.call, action.binding, folder, most_files, options.site)
         self._saves = Saves(self._place, gear.freight, self._warn, self._saves_settled)
         self._step = CallStep.NEW
         self._job = 0

@@ -88,8 +88,9 @@ class CommandRun:
         self._launch = gear.launch
         self._freight = gear.freight
         self._host = host
-        most_files = most_output_files(action.provision, gear.launch.options)
-        self._place = Workplace(action.slot, action.call, action.binding, folder, most_files)
+        options = gear.launch.options
+        most_files = most_output_files(action.provision, options)
+        self._place = Workplace(action.slot, action.call, action.binding, folder, most_files, options.site)
         self._feed = LogFeed(action.binding, gear.printed)
         self._saves = Saves(self._place, gear.freight, self._feed.say, self._saves_settled)
         self._voice = ProgramVoice(self._place, action.work.form, self._feed, self._saves)

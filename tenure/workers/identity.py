@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
+from tenure.broker.keys import DEFAULT_SITE
 from tenure.errors import InvalidSettings, WorkerBusy
 
 if TYPE_CHECKING:
@@ -56,15 +57,17 @@ class Identity:
         os.close(self.agent_lock)
 
 
-def assume(state_dir: Path, worker_id: str | None, clock: Clock, entropy: Entropy) -> Identity:
-    """Become that worker, or the one that `state_dir` remembers when no id is given.
+def assume(
+    state_dir: Path, worker_id: str | None, clock: Clock, entropy: Entropy, *, site: str = DEFAULT_SITE
+) -> Identity:
+    """Become that worker of the site, or the one that `state_dir` remembers when no id is given.
 
     Raises:
         InvalidSettings: the id is no name, or the folder cannot be written.
         WorkerBusy: another agent of that id runs on this host, or its processes do not end.
     """
     try:
-        name = worker_id or _remembered_name(state_dir, entropy)
+        name = of_site(site, worker_id or _remembered_name(state_dir, entropy))
         if not _NAME.fullmatch(name):
             raise InvalidSettings(f"{name!r} cannot be a worker's id", "Use up to 64 letters, digits, '.', '_' and '-'")
         folder = state_dir / "workers" / name
@@ -82,6 +85,11 @@ def assume(state_dir: Path, worker_id: str | None, clock: Clock, entropy: Entrop
     except OSError as error:
         raise InvalidSettings(f"the worker's folder {state_dir} cannot be used: {error.strerror}") from error
     return identity
+
+
+def of_site(site: str, name: str) -> str:
+    """A worker's id: at a site of its own it begins with the site's name, so that no other site can take it."""
+    return name if site == DEFAULT_SITE or name.startswith(f"{site}.") else f"{site}.{name}"
 
 
 def _remembered_name(state_dir: Path, entropy: Entropy) -> str:

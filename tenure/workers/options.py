@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, final
 
+from tenure.broker.keys import DEFAULT_SITE
 from tenure.errors import InvalidSettings
 from tenure.protocol.artifact import MAX_FILES
 from tenure.protocol.envelope import Limits
 from tenure.protocol.message import MAX_VALUE_BYTES
+from tenure.protocol.principal_messages import SITE_NAME
 from tenure.protocol.timing import DEFAULT_LEASE_TTL_MS
 from tenure.workers.lifetime import ENDLESS, Lifetime
 
@@ -47,7 +50,7 @@ class WorkerOptions:
         allow: modules that handlers may come from, submodules included.
         labels, resources: what the coordinator may require.
         ttl_ms: how long the worker counts as alive without a heartbeat.
-        site: the principal that it reports as.
+        site: where it belongs to; its id begins with the site's name, but for the default one's.
         environment: what tasks inherit; see `ENVIRONMENT_NAMES` and `tenure.settings.inherited_environment`.
         import_path: folders that handlers are imported from, before the interpreter's own: the worker's current folder
             and its PYTHONPATH.
@@ -71,7 +74,7 @@ class WorkerOptions:
     labels: tuple[tuple[str, str], ...] = ()
     resources: tuple[tuple[str, int], ...] = ()
     ttl_ms: int = DEFAULT_LEASE_TTL_MS
-    site: str = "default"
+    site: str = DEFAULT_SITE
     environment: tuple[tuple[str, str], ...] = ()
     import_path: tuple[str, ...] = ()
     max_value_bytes: int = MAX_VALUE_BYTES
@@ -89,6 +92,10 @@ class WorkerOptions:
         """Raise `InvalidSettings` for values that cannot be."""
         if not 1 <= self.slots <= _MAX_SLOTS:
             raise InvalidSettings(f"a worker cannot have {self.slots} slots", f"Give it 1 to {_MAX_SLOTS}")
+        if not re.fullmatch(SITE_NAME, self.site):
+            raise InvalidSettings(
+                f"{self.site[:80]!r} cannot be the name of a site", "Use up to 32 letters, digits, '_' and '-'"
+            )
         if not self.capabilities:
             raise InvalidSettings("a worker needs a capability", "Name at least one kind of work, such as `default`")
         if not 0 < self.output_files <= MAX_FILES:

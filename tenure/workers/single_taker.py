@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, final
 
-from tenure.broker.base import EntryId
+from tenure.broker.base import EntryId, Stream, StreamEntry
 from tenure.workers.inputs import Taken
 
 if TYPE_CHECKING:
@@ -69,9 +69,10 @@ class SingleTaker:
         launched = self._launched
         entry_id = EntryId(*map(int, launched.entry.split("-")))
         if launched.is_directed:
-            handout = broker.look(worker_id=launched.parent, entry_id=entry_id)
+            stream = Stream(launched.site, worker_id=launched.parent)
         else:
-            handout = broker.look(capability=launched.capability, entry_id=entry_id)
+            stream = Stream(launched.site, launched.capability)
+        handout = broker.look(StreamEntry(stream, entry_id))
         if handout is None:
             _LOG.info("the assignment %s is not at the broker any more", launched.name)
         elif handout.assignment is not None and not _is_that(launched, handout.assignment):

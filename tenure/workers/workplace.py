@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, slots=True)
 class Workplace:
-    """One attempt's slot, number, binding, folder, and how many files it may leave."""
+    """One attempt's slot, number, binding, folder, how many files it may leave, and the site that it is run at."""
 
     slot: int
     call: int
     binding: Binding
     folder: Path
     most_files: int
+    site: str
 
     @property
     def states(self) -> Path:
@@ -68,7 +69,8 @@ class Workplace:
             return True
 
     def _staging(self) -> StagingPlace:
-        return StagingPlace(task_id=self.binding.task_id, fence=self.binding.fence, nonce=self.binding.nonce)
+        binding = self.binding
+        return StagingPlace(site=self.site, task_id=binding.task_id, fence=binding.fence, nonce=binding.nonce)
 
 
 def most_output_files(provision: Provision, options: WorkerOptions) -> int:

@@ -85,7 +85,7 @@ def test_a_server_that_is_gone_is_unreachable(front: Store, server: Server) -> N
 def test_what_is_staged_expires_and_an_object_does_not_for_a_lifetime(front: Store, server: Server) -> None:
     day_ms = 24 * 3_600_000
     blob = staged(front, RAW)
-    key = ContentKeys("main").staged(f"{PLACE.task_id}:{PLACE.fence}:{PLACE.nonce}", blob.digest)
+    key = ContentKeys("main").staged(f"{PLACE.site}:{PLACE.task_id}:{PLACE.fence}:{PLACE.nonce}", blob.digest)
     left_ms = server.admin("PTTL", key)
     assert isinstance(left_ms, int)
     assert 34 * day_ms < left_ms <= 35 * day_ms
@@ -173,7 +173,7 @@ def test_both_halves_are_listed_discarded_and_removed(front: Store, copied: Copi
 def test_many_may_bring_the_same_content_into_the_store_at_once(front: Store, copied: CopiedStore) -> None:
     """Checkpoints of many tasks are alike: that they come together harms none of them."""
     blob = blob_of(RAW)
-    places = [Place(PLACE.task_id, fence, PLACE.nonce) for fence in range(1, 17)]
+    places = [Place(PLACE.site, PLACE.task_id, fence, PLACE.nonce) for fence in range(1, 17)]
     for place in places:
         front.stage(place, blob, 0, cut(RAW))
 

@@ -12,7 +12,7 @@ from tenure.artifacts.content import blob_of, verify
 from tenure.artifacts.folder import FolderStore
 from tenure.errors import ArtifactDamaged
 
-PLACE = Place("0" * 26, 1, "a" * 16)
+PLACE = Place("lab", "0" * 26, 1, "a" * 16)
 
 
 def test_a_full_folder_still_tells_ages_and_so_can_be_collected(

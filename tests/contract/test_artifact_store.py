@@ -1,11 +1,12 @@
 """What every store of artifacts promises. `tenure.artifacts.base.Store` says it in words."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from threading import Barrier, Thread
 
 import pytest
 
-from tenure.artifacts.base import Place
+from tenure.artifacts.base import Place, uploads_of
 from tenure.errors import ArtifactDamaged, UnknownArtifact
 from tenure.protocol.artifact import Blob
 from tests.fixtures_artifacts import LATER, PLACE, StoreBench, blob_of, cut, noise
@@ -142,17 +143,21 @@ def test_two_promote_the_same_content_at_once(store_bench: StoreBench) -> None:
 def test_places_do_not_see_each_other(store_bench: StoreBench) -> None:
     blob = blob_of(SMALL)
     store_bench.store.stage(PLACE, blob, 0, cut(SMALL))
-    assert store_bench.store.staged_bytes(LATER, blob) == 0
-    with pytest.raises(UnknownArtifact):
-        store_bench.store.promote(LATER, blob)
-    store_bench.store.discard(LATER)
+    for other in (LATER, replace(PLACE, site="yard"), replace(PLACE, nonce=LATER.nonce)):
+        assert store_bench.store.staged_bytes(other, blob) == 0
+        with pytest.raises(UnknownArtifact):
+            store_bench.store.promote(other, blob)
+        store_bench.store.discard(other)
     assert store_bench.store.staged_bytes(PLACE, blob) == blob.size
 
 
 def test_a_place_is_told_until_it_is_discarded(store_bench: StoreBench) -> None:
-    for place in (PLACE, LATER):
+    elsewhere = replace(LATER, site=uploads_of("ann"))
+    for place in (PLACE, LATER, elsewhere):
         store_bench.store.stage(place, blob_of(SMALL), 0, cut(SMALL))
         store_bench.store.stage(place, blob_of(b"x"), 0, [b"x"])
+    assert {staged.place for staged in store_bench.store.places()} == {PLACE, LATER, elsewhere}
+    store_bench.store.discard(elsewhere)
     assert {staged.place for staged in store_bench.store.places()} == {PLACE, LATER}
     store_bench.store.discard(PLACE)
     assert [staged.place for staged in store_bench.store.places()] == [LATER]

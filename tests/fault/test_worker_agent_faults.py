@@ -21,7 +21,7 @@ from tenure.protocol.envelope import Envelope, digest, encode
 from tenure.protocol.worker_messages import REPORT, Cause, Claimed, Finished, Hello, Released, WorkerEvent
 from tenure.workers.identity import assume
 from tests.fixtures_services import require_program
-from tests.fixtures_worker import HANDLERS, SITE, WORKER, call, python
+from tests.fixtures_worker import ADDRESS, HANDLERS, OWN, READERS, STREAM, WORKER, call, python
 from tests.servers import Server, launch
 from tests.waiting import wait_until
 
@@ -38,7 +38,13 @@ from tenure.workers.options import WorkerOptions
 
 url, folder, handlers, root = sys.argv[1:]
 options = WorkerOptions(
-    state_dir=Path(folder), worker_id="w1", site="lab", allow=(handlers,), ttl_ms=1_000, import_path=(root,), slots=2
+    state_dir=Path(folder),
+    worker_id="lab.w1",
+    site="lab",
+    allow=(handlers,),
+    ttl_ms=1_000,
+    import_path=(root,),
+    slots=2,
 )
 
 
@@ -66,7 +72,7 @@ class Site:
         self.server = server
         self.folder = folder
         self.coordinator = RedisCoordinator(server.connect(), Keys("test"))
-        self.coordinator.ensure_streams(capabilities=["default"], workers=[WORKER], sites=[SITE])
+        self.coordinator.ensure_streams(readers=READERS, assignments=[STREAM, OWN])
         self.coordinator.mark("first")
         self.events: list[WorkerEvent] = []
         self.agents: list[subprocess.Popen[bytes]] = []
@@ -79,7 +85,7 @@ class Site:
         """Take what the agents report, and answer their hellos."""
         face = RedisCoordinator(self.server.connect(), Keys("test"))
         while not self._ended.is_set():
-            deliveries = face.receive(sites=[SITE], limit=100, block_ms=100)
+            deliveries = face.receive(readers=READERS, limit=100, block_ms=100)
             face.settle(deliveries)
             for delivery in deliveries:
                 report = REPORT.validate_json(delivery.raw)
@@ -99,7 +105,7 @@ class Site:
             case _:
                 return
         raw = CONTROL.dump_json(Control(epoch=1, orders=(order,)))
-        face.post([Mailing(raw, worker_id=WORKER)], {}, 1_000)
+        face.post([Mailing(raw, ADDRESS)], {}, 1_000)
 
     def start(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-c", AGENT, self.server.url, str(self.folder), HANDLERS, ROOT]
@@ -119,7 +125,7 @@ class Site:
             ttl_ms=envelope.lease_ttl_ms,
         )
         assignment = Assignment(ticket=ticket, envelope=raw)
-        self.coordinator.publish([Publication(EntryId(1, self.fence), assignment, capability="default")])
+        self.coordinator.publish([Publication(EntryId(1, self.fence), assignment, STREAM)])
         return ticket
 
     def wait_for(self, kind: type[Finished | Released | Claimed], ticket: Ticket) -> WorkerEvent:

@@ -10,7 +10,7 @@ import pytest
 
 from tenure.protocol.control_messages import Stop, StopReason
 from tenure.protocol.worker_messages import Cause, Finished, Hello, Released
-from tests.fixtures_worker import Bench, call, python
+from tests.fixtures_worker import OWN, READERS, STREAM, Bench, call, python
 from tests.waiting import wait_until
 
 StartBench = Callable[..., Bench]
@@ -187,7 +187,7 @@ def test_a_broker_that_has_lost_its_data_is_told_everything_again(start: StartBe
     bench.until(note.exists, "the call runs")
     with bench.wire.lock:
         bench.wire.broker.store.flush()
-        bench.coordinator.ensure_streams(capabilities=["default"], workers=["w1"], sites=["lab"])
+        bench.coordinator.ensure_streams(readers=READERS, assignments=[STREAM, OWN])
         bench.coordinator.mark("second")
     bench.events.clear()
     bench.until(lambda: [event for event in bench.events if isinstance(event, Hello)], "a new hello")

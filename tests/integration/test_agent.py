@@ -22,7 +22,7 @@ from tenure.protocol.worker_messages import (
     Progressed,
     Released,
 )
-from tests.fixtures_worker import Bench, call, command, python, results_of
+from tests.fixtures_worker import OWN, READERS, STREAM, WORKER, Bench, call, command, python, results_of
 from tests.waiting import wait_until
 
 StartBench = Callable[..., Bench]
@@ -239,7 +239,7 @@ def test_a_worker_waits_for_a_coordinator_that_makes_its_streams(start: StartBen
         bench.wire.broker.store.flush()
     wait_until(lambda: bench.beat() is not None, "the worker beats")
     with bench.wire.lock:
-        bench.coordinator.ensure_streams(capabilities=["default"], workers=["w1"], sites=["lab"])
+        bench.coordinator.ensure_streams(readers=READERS, assignments=[STREAM, OWN])
     (ticket,) = bench.publish(call("add", 1, 2))
     assert value_of(bench.result(ticket)) == 3
 
@@ -355,7 +355,7 @@ def test_draining_finishes_what_runs_and_says_goodbye(start: StartBench) -> None
     assert bench.released(waiting).started is False
     assert [event for event in bench.events if isinstance(event, Leaving)][-1].gone
     assert bench.beat() is None
-    assert summary.worker_id == "w1"
+    assert summary.worker_id == WORKER
 
 
 def test_an_order_to_drain_ends_the_worker(start: StartBench) -> None:

@@ -21,7 +21,7 @@ from tenure.protocol.worker_messages import (
     Hello,
     Progressed,
 )
-from tests.fixtures_worker import Bench
+from tests.fixtures_worker import WORKER, Bench
 from tests.fixtures_worker_depot import Depot, folders, kind_of, value_of
 from tests.waiting import wait_until
 
@@ -263,7 +263,7 @@ def test_a_folder_is_kept_on_demand_without_its_secrets(start: Callable[..., Ben
     bench = start(secrets_dir=secrets)
     (ticket,) = bench.publish(shell("echo x > outputs/x; echo 1 > result.json", keep_folder=True, secrets=("key",)))
     bench.result(ticket)
-    kept = tmp_path / "state" / "workers" / "w1" / "kept" / f"{ticket.task_id}-{ticket.fence}"
+    kept = tmp_path / "state" / "workers" / WORKER / "kept" / f"{ticket.task_id}-{ticket.fence}"
     wait_until((kept / "outputs" / "x").exists, "the folder is kept")
     wait_until(lambda: not (kept / "secrets").exists(), "its secrets are gone")
     bench.drain()

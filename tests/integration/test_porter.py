@@ -20,7 +20,7 @@ from tenure.testing import ManualClock
 from tests.fixtures_artifacts import BUCKET, PLACE, S3Server, blob_of, launch_s3, noise
 from tests.waiting import wait_until
 
-STAGING = StagingPlace(task_id=PLACE.task_id, fence=PLACE.fence, nonce=PLACE.nonce)
+STAGING = StagingPlace(site=PLACE.site, task_id=PLACE.task_id, fence=PLACE.fence, nonce=PLACE.nonce)
 MIB = 1024 * 1024
 BOUND = 150 * MIB
 SECRET = "very-secret-value"
@@ -205,7 +205,7 @@ from tenure.artifacts.porter_link import PorterLink
 from tenure.artifacts.porter_orders import PorterSettings
 from tenure.clock import SystemClock
 link = PorterLink(PorterSettings(address=sys.argv[1]), SystemClock())
-place = StagingPlace(task_id="0" * 26, fence=1, nonce="a" * 16)
+place = StagingPlace(site="lab", task_id="0" * 26, fence=1, nonce="a" * 16)
 link.submit(Collect(number=1, place=place, folder=sys.argv[2], most_files=10))
 print(link.pid, flush=True)
 sys.stdin.read()
@@ -243,11 +243,11 @@ def test_an_upload_that_was_killed_half_way_goes_on_and_leaves_no_half_object(
     folder, raw_size = endless(tmp_path, 600 * MIB), 600 * MIB
     link = start(str(store))
     link.submit(collect(folder))
-    wait_until(lambda: any(path.stat().st_size for path in store.rglob("staging/*/*/*")), "something is staged", 30)
+    wait_until(lambda: any(path.stat().st_size for path in store.rglob("staging/*/*/*/*")), "something is staged", 30)
     os.kill(link.pid, signal.SIGKILL)
     (ended,) = ends(link)
     assert ended.problem is not None
-    (partial,) = store.rglob("staging/*/*/*")
+    (partial,) = store.rglob("staging/*/*/*/*")
     assert 0 < partial.stat().st_size < raw_size
     assert list(open_store(str(store)).objects()) == []
 

@@ -19,7 +19,7 @@ from tenure.protocol.artifact import Blob, Bundle, Input
 from tenure.testing import ManualClock
 from tests.fixtures_artifacts import PLACE, blob_of, cut
 
-STAGING = StagingPlace(task_id=PLACE.task_id, fence=PLACE.fence, nonce=PLACE.nonce)
+STAGING = StagingPlace(site=PLACE.site, task_id=PLACE.task_id, fence=PLACE.fence, nonce=PLACE.nonce)
 SECRET = b"what no task may read"
 
 NAMES = st.sampled_from(["a", "b", "ä", "with space", ".hidden", "x" * 255, "'; rm -rf", "\\", "-f", "a.part"])

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tests.simulation.dice import Dice
     from tests.simulation.history import History
 
-Place = tuple[str, int, str]
+Place = tuple[str, str, int, str]
 ADDRESS: Final = "simulated:"
 _UNREACHABLE: Final = Problem(code="artifact_store_unreachable", message="the simulated store is away")
 _UNKNOWN: Final = Problem(code="unknown_artifact", message="the simulated store does not have it")
@@ -165,4 +165,4 @@ class SimulatedPorter:
 
 
 def _key(place: StagingPlace) -> Place:
-    return (place.task_id, place.fence, place.nonce)
+    return (place.site, place.task_id, place.fence, place.nonce)

@@ -31,8 +31,8 @@ from tenure.protocol.artifact import Blob, Bundle, File, Input, encode_manifest
 from tenure.testing import ManualClock
 from tests.fixtures_artifacts import LATER, PLACE, blob_of, noise
 
-STAGING = StagingPlace(task_id=PLACE.task_id, fence=PLACE.fence, nonce=PLACE.nonce)
-NEXT = StagingPlace(task_id=LATER.task_id, fence=LATER.fence, nonce=LATER.nonce)
+STAGING = StagingPlace(site=PLACE.site, task_id=PLACE.task_id, fence=PLACE.fence, nonce=PLACE.nonce)
+NEXT = StagingPlace(site=LATER.site, task_id=LATER.task_id, fence=LATER.fence, nonce=LATER.nonce)
 
 
 class Scene:

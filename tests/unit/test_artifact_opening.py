@@ -150,7 +150,7 @@ def test_a_library_that_fails_while_it_is_opened_ends_the_job_and_its_words_stay
         raise ConnectionRefusedError("hunter2")
 
     monkeypatch.setattr("tenure.artifacts.porter_tools.open_store", refuse)
-    place = StagingPlace(task_id=PLACE.task_id, fence=PLACE.fence, nonce=PLACE.nonce)
+    place = StagingPlace(site=PLACE.site, task_id=PLACE.task_id, fence=PLACE.fence, nonce=PLACE.nonce)
     ended = Tools(PorterSettings(address=str(tmp_path))).carry(Discard(number=3, place=place), Stop())
     assert ended.number == 3
     assert ended.problem is not None

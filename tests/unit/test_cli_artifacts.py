@@ -272,7 +272,15 @@ def test_gc_that_ends_early_is_said(capsys: pytest.CaptureFixture[str]) -> None:
 
 def rejected(bundle: Bundle | None, **more: Any) -> dict[str, Any]:
     outputs = bundle.model_dump_json() if bundle else None
-    names = {"quarantine_id": "q1", "task_id": TASK, "attempt": 1, "fence": 7, "nonce": NONCE, "worker_id": "w1"}
+    names = {
+        "quarantine_id": "q1",
+        "task_id": TASK,
+        "attempt": 1,
+        "fence": 7,
+        "nonce": NONCE,
+        "worker_id": "w1",
+        "site": "default",
+    }
     decision = {"state": "UNDECIDED", "refusal": None, "decided_by": None, "adopted_fence": None}
     return {**names, "reason": "stale_fence", "outputs": outputs, "received_at_ms": START_MS, **decision, **more}
 
@@ -280,7 +288,7 @@ def rejected(bundle: Bundle | None, **more: Any) -> dict[str, Any]:
 def test_show_lists_the_files_that_would_come_in(tenure: CommandLine, bundle: Bundle) -> None:
     raw = b"".join(tenure.fleet.contents.read(bundle.manifest))
     tenure.fleet.store.remove(bundle.manifest.digest)
-    tenure.fleet.store.stage(Place(TASK, 7, NONCE), bundle.manifest, 0, iter([raw]))
+    tenure.fleet.store.stage(Place("default", TASK, 7, NONCE), bundle.manifest, 0, iter([raw]))
     tenure.fleet.rows["quarantine"] = [rejected(bundle)]
     printed = tenure("quarantine", "show", "q1")
     assert "4.9 KiB  model/weights" in printed.out

@@ -182,7 +182,9 @@ def test_worker_options_are_checked_and_completed(tmp_path: Path, monkeypatch: p
 
 
 def test_what_tasks_may_use_at_most_is_what_was_said_and_else_the_default(tmp_path: Path) -> None:
-    settings = load_settings(data_dir=tmp_path, artifacts="s3://bucket/x", artifacts_options_file=tmp_path / "k.json")
+    settings = load_settings(
+        data_dir=tmp_path, broker_url="redis://h", artifacts="s3://bucket/x", artifacts_options_file=tmp_path / "k.json"
+    )
     plain = worker_options(worker_form(), settings)
     assert plain.limits == WorkerOptions(tmp_path).limits
     said = worker_form(ExecutionForm(max_memory="2GiB", max_file_count=9, max_outputs=5, secrets_dir=tmp_path))

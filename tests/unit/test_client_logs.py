@@ -88,7 +88,7 @@ class Scene:
 
     def keep(self, number: int, *chunks: LogChunk) -> None:
         raw = kept_log.write(chunks)
-        content, place = blob_of(raw), Place(TASK, 10 * number, "0" * 16)
+        content, place = blob_of(raw), Place("lab", TASK, 10 * number, "0" * 16)
         self.store.stage(place, content, 0, [raw])
         self.store.promote(place, content)
         self.artifacts.append(

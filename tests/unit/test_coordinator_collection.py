@@ -88,7 +88,7 @@ def stage_object(porter: HeldPorter, raw: bytes) -> Blob:
     """An object that no record names."""
     from tenure.artifacts.base import Place
 
-    place, blob = Place("0" * 26, 1, "0" * 16), blob_of(raw)
+    place, blob = Place("lab", "0" * 26, 1, "0" * 16), blob_of(raw)
     porter.store.stage(place, blob, 0, iter([raw]))
     porter.store.promote(place, blob)
     return blob

@@ -7,7 +7,7 @@ from tenure.coordinator.errands import AdoptionCheck, Collecting, Discarding
 from tenure.protocol.artifact import Blob, Bundle
 from tests.held_porter import HeldPorter
 
-PLACE = StagingPlace(task_id="0" * 26, fence=1, nonce="a" * 16)
+PLACE = StagingPlace(site="lab", task_id="0" * 26, fence=1, nonce="a" * 16)
 BUNDLE = Bundle(manifest=Blob(digest="0" * 64, size=1), files=1, size=1)
 
 

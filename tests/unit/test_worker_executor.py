@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tenure.broker.base import EntryId, Publication
+from tenure.broker.base import EntryId, Publication, Readers, Stream
 from tenure.broker.keys import Keys
 from tenure.broker.memory import MemoryBroker
 from tenure.broker.memory_store import MemoryStore
@@ -216,12 +216,12 @@ class Counter:
     def __init__(self, *, is_directed: bool = False) -> None:
         self.broker = MemoryBroker(MemoryStore(ManualClock()), Keys("main"))
         coordinator = self.broker.coordinator()
-        coordinator.ensure_streams(capabilities=["default"], workers=["parent"], sites=["lab"])
+        stream = Stream("lab", worker_id="parent") if is_directed else Stream("lab", "default")
+        coordinator.ensure_streams(readers=Readers(("lab",)), assignments=[stream])
         envelope = encode(granted())
         self.ticket = Core(registered=False).ticket(granted())
         entry_id = EntryId(3, 9)
-        where = {"worker_id": "parent"} if is_directed else {"capability": "default"}
-        coordinator.publish([Publication(entry_id, Assignment(ticket=self.ticket, envelope=envelope), **where)])
+        coordinator.publish([Publication(entry_id, Assignment(ticket=self.ticket, envelope=envelope), stream)])
         coordinator.mark("first", "/srv/files")
         self.launched = launched(self.ticket, entry=str(entry_id), is_directed=is_directed)
         self.front, self.store, self.ended = Front(), StoreAddress(""), Event()
@@ -268,6 +268,7 @@ def test_the_entry_is_looked_up_once_and_counts_as_delivered_before(is_directed:
     [
         {"entry": "3-8"},
         {"capability": "other"},
+        {"site": "yard"},
         {"is_directed": True},
         {"task_id": "Z" * 26},
         {"attempt": 2},

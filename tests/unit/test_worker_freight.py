@@ -7,7 +7,7 @@ from tenure.workers.freight import NO_STORE, Freight, StoreAddress
 from tenure.workers.inputs import Input
 from tests.fixtures_command_run import SlowPorter
 
-_PLACE = StagingPlace(task_id="0" * 26, fence=1, nonce="a" * 32)
+_PLACE = StagingPlace(site="lab", task_id="0" * 26, fence=1, nonce="a" * 32)
 
 
 class Sender:
