@@ -99,7 +99,9 @@ def verify(desk: Desk, export_file: Path | None, database: Path | None, anchor_f
     verdict = "all are as they were written" if not findings else f"{len(findings)} findings"
     desk.output.say(f"{text}: {verdict}.", colour="red" if findings else "green")
     if not known and not findings:
-        desk.remark("Without --anchor nobody can tell whether the end of the log is there, or a whole log was made anew.")
+        desk.remark(
+            "Without --anchor nobody can tell whether the end of the log is there, or a whole log was made anew."
+        )
     return int(bool(findings))
 
 

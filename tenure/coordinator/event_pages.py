@@ -38,8 +38,11 @@ def read(turn: Turn, ask: ReadEvents) -> list[Line]:
 
 def _events(turn: Turn, ask: ReadEvents, beyond: int) -> list[dict[str, Any]]:
     parameters = ask.only.model_dump() | {"beyond": beyond, "limit": ask.limit, "scan": _SCAN}
-    side = "before" if ask.newest_first else "beyond"
-    return turn.store.records(f"events_of_task_{side}" if ask.only.task_id else f"events_{side}", parameters)
+    if ask.only.task_id:
+        query = "events_of_task_before" if ask.newest_first else "events_of_task_beyond"
+    else:
+        query = "events_before" if ask.newest_first else "events_beyond"
+    return turn.store.records(query, parameters)
 
 
 def _end(turn: Turn, ask: ReadEvents, beyond: int, found: list[dict[str, Any]]) -> int | None:

@@ -4,8 +4,8 @@ A turn collects its events and writes them at its end, in the transaction that m
 `tenure.protocol.chain`). One digest per turn costs next to nothing beside the commit, however many tasks it decided
 about.
 
-**Whose decision.** `site:<name>` and `person:<name>` by the stream that a message came on; `person:default/<word>` where
-the broker asks for no credentials and the client's own word is all there is; `policy:<name>` for what was allowed
+**Whose decision.** `site:<name>` and `person:<name>` by the stream that a message came on; `person:default/<word>`
+where the broker asks for no credentials and the client's own word is all there is; `policy:<name>` for what was allowed
 beforehand; `coordinator` for the rest. A name holds no slash or colon, so nobody can say that they are another.
 """
 

@@ -2,8 +2,8 @@
 
 Every commit that adds events adds one seal, whose digest is over the seal before it and all these events. So no event
 can be changed, taken out, put in or moved without breaking the chain at that place. Whoever can write the database can
-also compute a whole new chain: an *anchor*, the newest seal as it was at some time, kept elsewhere, is what notices that,
-and what notices that the end of the log is gone.
+also compute a whole new chain: an *anchor*, the newest seal as it was at some time, kept elsewhere, is what notices
+that, and what notices that the end of the log is gone.
 
 A log is read as *lines* in order: `{"chain": …}` first, then `{"event": …}` and, after the last event that it is over,
 `{"seal": …}`. This is also what an export holds, one line each.

@@ -86,7 +86,9 @@ SELECT MIN(event_id) FROM (SELECT event_id FROM event WHERE event_id < ? ORDER B
 -- name: story_events
 -- What was recorded about a task and is told by no record of its own, in order.
 SELECT at_ms, kind, text FROM event
-WHERE task_id = ? AND kind NOT IN ('submitted', 'offered', 'bound', 'accepted') ORDER BY event_id;
+WHERE task_id = ? AND kind NOT IN ('submitted', 'offered', 'bound', 'lease_over', 'accepted', 'retry_allowed', 'retry_held',
+                                      'checkpoint_taken')
+ORDER BY event_id;
 
 -- name: all_seals
 -- Every seal, in order.
