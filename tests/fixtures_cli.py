@@ -11,9 +11,13 @@ from typing import Any, Literal, NamedTuple, Unpack, cast
 import pytest
 
 from tenure.artifacts.memory import MemoryStore
+from tenure.broker.acl import Grant
 from tenure.broker.keys import Keys
 from tenure.broker.memory import MemoryBroker
 from tenure.broker.memory_store import MemoryStore as BrokerStore
+from tenure.broker.principals import Principal
+from tenure.broker.provisioning import User
+from tenure.broker.url import BrokerUrl
 from tenure.cli.desk import Session
 from tenure.cli.main import run
 from tenure.client.calls import Call
@@ -21,7 +25,7 @@ from tenure.client.contents import Contents
 from tenure.client.handle import Handle, Ties
 from tenure.client.logs import LogReader
 from tenure.client.options import SubmitOptions
-from tenure.errors import TenureError
+from tenure.errors import BrokerError, TenureError
 from tenure.protocol.artifact import Bundle
 from tenure.protocol.client_messages import Ask, Done, Query, Reply
 from tenure.protocol.states import TaskState
@@ -160,12 +164,55 @@ class FakeSubmitter:
         return [self.fleet.add(call.key, call) for call in calls]
 
 
+@dataclass
+class FakeNodes:
+    """The broker's users, as commands make and end them."""
+
+    error: BrokerError | None = None
+    """Raised by every step but the look at who is there."""
+    keeps: bool = True
+    grants: dict[Principal, Grant] = field(default_factory=dict["Principal", "Grant"])
+    there: set[Principal] = field(default_factory=set["Principal"])
+    steps: list[str] = field(default_factory=list[str])
+    urls: list[str] = field(default_factory=list[str])
+    addresses: tuple[str, ...] = ("h:1",)
+
+    def put(self, *grants: Grant) -> bool:
+        for grant in grants:
+            self._step("put", grant.principal)
+            self.grants[grant.principal] = grant
+            self.there.add(grant.principal)
+        return self.keeps
+
+    def drop(self, *principals: Principal) -> bool:
+        for principal in principals:
+            self._step("drop", principal)
+            self.there.discard(principal)
+        return self.keeps
+
+    def disconnect(self, principal: Principal) -> int:
+        self._step("disconnect", principal)
+        return 1
+
+    def users(self, namespace: str) -> frozenset[Principal]:
+        return frozenset(each for each in self.there if each.namespace == namespace)
+
+    def found(self, user: str) -> list[User | None]:
+        return [None]
+
+    def _step(self, what: str, principal: Principal) -> None:
+        if self.error is not None:
+            raise self.error
+        self.steps.append(f"{what} {principal.user}")
+
+
 class CommandLine:
     """Runs command lines over a fake fleet and tells what they printed."""
 
     def __init__(self, fleet: FakeFleet, capsys: pytest.CaptureFixture[str]) -> None:
         self.fleet = fleet
         self.clock = ManualClock(START_MS)
+        self.nodes = FakeNodes()
         self._capsys = capsys
 
     def __call__(self, *arguments: str) -> Printed:
@@ -173,7 +220,14 @@ class CommandLine:
         def open_client(_: Settings) -> Generator[Any]:
             yield self.fleet
 
-        session = Session(open_client=cast("Any", open_client), clock=self.clock, entropy=SeededEntropy())
+        @contextmanager
+        def open_nodes(urls: Sequence[BrokerUrl]) -> Generator[FakeNodes]:
+            self.nodes.urls += [each.url for each in urls]
+            yield self.nodes
+
+        session = Session(
+            open_client=cast("Any", open_client), open_nodes=open_nodes, clock=self.clock, entropy=SeededEntropy()
+        )
         self._capsys.readouterr()
         code = run(arguments, session)
         captured = self._capsys.readouterr()
