@@ -1,4 +1,4 @@
-"""`tenure sites` and `tenure clients`: the coordinator first, then the broker, then the file, and secrets nowhere else."""
+"""`tenure sites` and `tenure clients`: the coordinator first, then the broker, then the file; no secret elsewhere."""
 
 from __future__ import annotations
 
