@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tenure.broker.base import Stream, WorkerAddress
 from tenure.protocol.control_messages import Stop
 from tenure.protocol.envelope import Requirements
 from tenure.protocol.worker_messages import Cause
@@ -234,8 +235,9 @@ def test_a_launch_is_not_published_again_under_its_fence(fleet: ScriptedFleet) -
 
 
 def keys(fleet: ScriptedFleet, worker_id: str) -> list[bool]:
-    named = (fleet.broker.keys.echo(worker_id), fleet.broker.keys.heartbeat("default", worker_id))
-    streams = (fleet.broker.keys.control(worker_id), fleet.broker.keys.own(worker_id))
+    address, own = WorkerAddress("default", worker_id), Stream("default", "", worker_id)
+    named = (fleet.broker.keys.echo(address), fleet.broker.keys.heartbeat(address))
+    streams = (fleet.broker.keys.control(address), fleet.broker.keys.assignments(own))
     return [fleet.server.get(key) is not None for key in named] + [
         fleet.server.stream(key) is not None for key in streams
     ]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tenure.broker.base import WorkerAddress
 from tenure.protocol.client_messages import DrainWorker
 from tenure.protocol.control_messages import Drain, Registered
 from tenure.protocol.envelope import Requirements, Retry
@@ -64,7 +65,7 @@ def test_a_drain_order_that_was_lost_is_given_again(fleet: ScriptedFleet) -> Non
     # Seed 11123: the broker lost the order; the worker wanted work and was given none, for ever.
     worker = fleet.worker()
     fleet.client.ask(DrainWorker(worker_id="w1"))
-    fleet.server.remove(fleet.broker.keys.control("w1"))
+    fleet.server.remove(fleet.broker.keys.control(WorkerAddress("default", "w1")))
     fleet.live(1_000)
     assert any(isinstance(order, Drain) for order in worker.read())
     worker.window = 0
@@ -80,7 +81,7 @@ def test_an_older_agent_that_goes_on_is_told_that_there_is_a_newer_one(fleet: Sc
     fleet.submit()
     hand = older.claim()
     fleet.worker(generation=2).alive = False
-    fleet.server.remove(fleet.broker.keys.control("w1"))
+    fleet.server.remove(fleet.broker.keys.control(WorkerAddress("default", "w1")))
     fleet.clock.advance_ms(1)
     older.finish(hand)
     assert Registered(generation=2) in older.read()

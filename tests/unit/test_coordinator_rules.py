@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tenure.broker.base import EntryId
+from tenure.broker.base import EntryId, Stream
 from tenure.broker.memory_store import START
 from tenure.coordinator import scheduler
 from tenure.errors import StoreFull, Superseded
@@ -75,7 +75,7 @@ def test_an_offer_that_starts_on_its_claim_is_not_published_again_when_its_strea
     worker = fleet.worker(window=2)
     fleet.submit(start="claimed")
     assert len(worker.take()) == 1
-    fleet.server.remove(fleet.broker.keys.capability("cpu"))
+    fleet.server.remove(fleet.broker.keys.assignments(Stream("default", "cpu")))
     fleet.restart()
     fleet.step(3)
     assert worker.take() == [], "the worker that took it may be running it"
@@ -101,7 +101,7 @@ def test_what_was_received_stays_on_the_broker_until_it_is_committed(
 def test_a_coordinator_that_finds_a_newer_ones_assignments_ends(fleet: ScriptedFleet) -> None:
     fleet.worker()
     newer = EntryId(fleet.coordinator.epoch + 1, 1)
-    fleet.server.add(fleet.broker.keys.capability("cpu"), b"an assignment of the newer one", newer)
+    fleet.server.add(fleet.broker.keys.assignments(Stream("default", "cpu")), b"an assignment of the newer one", newer)
     fleet.client.send(fleet.client.submission(envelope()))
     with pytest.raises(Superseded):
         fleet.step()
@@ -119,7 +119,7 @@ def test_an_assignment_whose_task_was_cancelled_while_the_broker_was_full_is_not
     fleet.step()
     fleet.server.full = False
     fleet.step()
-    stream = fleet.server.stream(fleet.broker.keys.capability("cpu"))
+    stream = fleet.server.stream(fleet.broker.keys.assignments(Stream("default", "cpu")))
     assert fleet.records.state(task) == "CANCELLED"
     assert stream is not None
     assert stream.last_id == START
