@@ -175,7 +175,7 @@ class ScriptedBroker:
         with fleet.condition:
             if not any(entry_id > after for entry_id, _ in fleet.mails) and not self._closed:
                 fleet.condition.wait(0.002)
-            found = [Delivery("reply", entry_id, raw) for entry_id, raw in fleet.mails if entry_id > after]
+            found = [Delivery(entry_id, raw) for entry_id, raw in fleet.mails if entry_id > after]
         if not found and fleet.time_passes:
             fleet.clock.advance_ms(block_ms)
         return found

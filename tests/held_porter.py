@@ -9,6 +9,7 @@ from tenure.artifacts.base import Place
 from tenure.artifacts.direct import DirectPorter
 from tenure.artifacts.jobs import Ended, Job, Problem
 from tenure.artifacts.memory import MemoryStore
+from tenure.broker.keys import DEFAULT_SITE
 from tenure.protocol.artifact import Blob, Bundle, File, encode_manifest
 from tenure.protocol.worker_messages import Binding
 from tenure.testing import ManualClock
@@ -86,10 +87,12 @@ class HeldPorter:
         return len(chosen)
 
 
-def stage(porter: HeldPorter, binding: Binding, files: Mapping[str, bytes], *, leave_out: str = "") -> Bundle:
+def stage(
+    porter: HeldPorter, binding: Binding, files: Mapping[str, bytes], *, leave_out: str = "", site: str = DEFAULT_SITE
+) -> Bundle:
     """What an executor stages and reports; one file may be missing."""
     listed: list[File] = []
-    place = Place(binding.task_id, binding.fence, binding.nonce)
+    place = Place(site, binding.task_id, binding.fence, binding.nonce)
     for path, raw in files.items():
         listed.append(File(path=path, blob=blob_of(raw)))
         if path != leave_out:

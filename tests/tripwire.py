@@ -15,8 +15,12 @@ from tenure.broker.base import (
     PendingEntry,
     Publication,
     PublishOutcome,
+    Readers,
+    SiteKeys,
+    Stream,
     StreamEntry,
     WithdrawOutcome,
+    WorkerAddress,
 )
 
 _T = TypeVar("_T")
@@ -57,6 +61,10 @@ class Tripwire:
 
     inner: CoordinatorBroker
     trip: Trip = field(default_factory=Trip)
+    sites: SiteKeys = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sites = SitesTripwire(self)
 
     def state(self) -> BrokerState:
         return self.trip.pass_on("state", self.inner.state)
@@ -64,23 +72,22 @@ class Tripwire:
     def mark(self, marker: str, store_address: str = "") -> None:
         return self.trip.pass_on("mark", lambda: self.inner.mark(marker, store_address))
 
-    def ensure_streams(self, *, capabilities: Sequence[str], workers: Sequence[str], sites: Sequence[str]) -> None:
+    def ensure_streams(self, *, readers: Readers, assignments: Sequence[Stream] = ()) -> None:
         return self.trip.pass_on(
-            "ensure_streams",
-            lambda: self.inner.ensure_streams(capabilities=capabilities, workers=workers, sites=sites),
+            "ensure_streams", lambda: self.inner.ensure_streams(readers=readers, assignments=assignments)
         )
 
-    def receive(self, *, sites: Sequence[str], limit: int, block_ms: int) -> list[Delivery]:
-        return self.trip.pass_on("receive", lambda: self.inner.receive(sites=sites, limit=limit, block_ms=block_ms))
+    def receive(self, *, readers: Readers, limit: int, block_ms: int) -> list[Delivery]:
+        return self.trip.pass_on("receive", lambda: self.inner.receive(readers=readers, limit=limit, block_ms=block_ms))
 
-    def unsettled(self, *, sites: Sequence[str], limit: int) -> list[Delivery]:
-        return self.trip.pass_on("unsettled", lambda: self.inner.unsettled(sites=sites, limit=limit))
+    def unsettled(self, *, readers: Readers, limit: int) -> list[Delivery]:
+        return self.trip.pass_on("unsettled", lambda: self.inner.unsettled(readers=readers, limit=limit))
 
     def settle(
         self,
         deliveries: Sequence[Delivery],
         ended: Sequence[StreamEntry] = (),
-        departed: Sequence[tuple[str, str]] = (),
+        departed: Sequence[WorkerAddress] = (),
     ) -> None:
         return self.trip.pass_on("settle", lambda: self.inner.settle(deliveries, ended, departed))
 
@@ -90,14 +97,32 @@ class Tripwire:
     def withdraw(self, entries: Sequence[StreamEntry]) -> list[WithdrawOutcome]:
         return self.trip.pass_on("withdraw", lambda: self.inner.withdraw(entries))
 
-    def published(self, *, capability: str = "", worker_id: str = "") -> EntryId:
-        return self.trip.pass_on("published", lambda: self.inner.published(capability=capability, worker_id=worker_id))
+    def published(self, stream: Stream) -> EntryId:
+        return self.trip.pass_on("published", lambda: self.inner.published(stream))
 
-    def pending(self, *, capability: str = "", worker_id: str = "") -> list[PendingEntry]:
-        return self.trip.pass_on("pending", lambda: self.inner.pending(capability=capability, worker_id=worker_id))
+    def pending(self, stream: Stream) -> list[PendingEntry]:
+        return self.trip.pass_on("pending", lambda: self.inner.pending(stream))
 
-    def heartbeats(self, workers: Sequence[tuple[str, str]]) -> list[bytes | None]:
-        return self.trip.pass_on("heartbeats", lambda: self.inner.heartbeats(workers))
-
-    def post(self, mailings: Sequence[Mailing], echoes: Mapping[str, str], echo_ttl_ms: int) -> None:
+    def post(self, mailings: Sequence[Mailing], echoes: Mapping[WorkerAddress, str], echo_ttl_ms: int) -> None:
         return self.trip.pass_on("post", lambda: self.inner.post(mailings, echoes, echo_ttl_ms))
+
+
+@dataclass
+class SitesTripwire:
+    """What a `Tripwire` passes on about sites."""
+
+    outer: Tripwire
+
+    def waiting(self, readers: Readers) -> Mapping[str, int]:
+        return self.outer.trip.pass_on("waiting", lambda: self.outer.inner.sites.waiting(readers))
+
+    def heartbeats(self, workers: Sequence[WorkerAddress]) -> list[bytes | None]:
+        return self.outer.trip.pass_on("heartbeats", lambda: self.outer.inner.sites.heartbeats(workers))
+
+    def cut_inbox(self, site: str, keep: int) -> int:
+        return self.outer.trip.pass_on("cut_inbox", lambda: self.outer.inner.sites.cut_inbox(site, keep))
+
+    def forget_site(self, site: str, workers: Sequence[str], capabilities: Sequence[str]) -> None:
+        return self.outer.trip.pass_on(
+            "forget_site", lambda: self.outer.inner.sites.forget_site(site, workers, capabilities)
+        )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tenure.cli.execution import ExecutionForm
+from tenure.cli.execution import ExecutionForm, site_for
 from tenure.cli.lifetime import LifetimeForm, with_lifetime
 from tenure.cli.local_fleet import DataInUse, FleetPlan, LocalFleet
 from tenure.cli.owner import end_with_owner
@@ -18,7 +18,7 @@ from tenure.cli.signals import Signals
 from tenure.cli.status import summary
 from tenure.cli.up import UpForm
 from tenure.cli.worker import WorkerForm, worker_options
-from tenure.errors import UsageError
+from tenure.errors import InvalidSettings, UsageError
 from tenure.settings import load_settings
 from tenure.testing import ManualClock
 from tenure.workers.options import WorkerOptions
@@ -179,6 +179,45 @@ def test_worker_options_are_checked_and_completed(tmp_path: Path, monkeypatch: p
     assert "TENURE_BROKER_URL" not in dict(options.environment)
     with pytest.raises(UsageError, match="--ttl"):
         worker_options(worker_form(ttl="soon"), settings)
+
+
+LAB = "redis://tenure.main.site.lab:secret@h"
+
+
+@pytest.mark.parametrize(
+    ("url", "said", "setting", "site"),
+    [
+        ("redis://h", None, None, "default"),
+        ("redis://h", "lab", None, "lab"),
+        ("redis://h", "lab", "yard", "lab"),
+        ("redis://h", None, "yard", "yard"),
+        ("redis://someone:secret@h", None, None, "default"),
+        ("redis://tenure.other.site.lab:secret@h", None, None, "default"),
+        (LAB, None, None, "lab"),
+        (LAB, "lab", None, "lab"),
+        (LAB, "lab", "yard", "lab"),
+        (LAB, None, "lab", "lab"),
+    ],
+)
+def test_a_worker_belongs_to_the_site_whose_credential_it_holds(
+    url: str, said: str | None, setting: str | None, site: str
+) -> None:
+    assert site_for(load_settings(broker_url=url, site=setting), said) == site
+
+
+@pytest.mark.parametrize(("said", "setting"), [("yard", None), ("default", None), (None, "yard")])
+def test_a_credential_of_another_site_is_an_error(said: str | None, setting: str | None) -> None:
+    with pytest.raises(InvalidSettings, match="credential of site lab") as caught:
+        site_for(load_settings(broker_url=LAB, site=setting), said)
+    assert "secret" not in f"{caught.value} {caught.value.remedy}"
+
+
+def test_a_site_s_name_is_no_part_of_anybody_else_s_keys(tmp_path: Path) -> None:
+    for name in ("a.b", "a:b", "a*", "", "x" * 33):
+        with pytest.raises(InvalidSettings, match="name of a site"):
+            WorkerOptions(tmp_path, site=name)
+        with pytest.raises(InvalidSettings, match="site does not fit"):
+            load_settings(site=name)
 
 
 def test_what_tasks_may_use_at_most_is_what_was_said_and_else_the_default(tmp_path: Path) -> None:

@@ -31,6 +31,29 @@ def test_every_id_has_a_folder_of_its_own(tmp_path: Path) -> None:
     other.release()
 
 
+@pytest.mark.parametrize(
+    ("site", "name", "worker_id"),
+    [("lab", "w1", "lab.w1"), ("lab", "lab.w1", "lab.w1"), ("lab", "labour", "lab.labour"), ("default", "w1", "w1")],
+)
+def test_an_id_begins_with_the_name_of_its_site(tmp_path: Path, site: str, name: str, worker_id: str) -> None:
+    identity = assume(tmp_path, name, ManualClock(), SeededEntropy(), site=site)
+    identity.release()
+    assert (identity.worker_id, identity.folder.name) == (worker_id, worker_id)
+
+
+def test_a_remembered_id_serves_at_every_site(tmp_path: Path) -> None:
+    plain, there = (assume(tmp_path, None, ManualClock(), SeededEntropy(), site=site) for site in ("default", "lab"))
+    assert there.worker_id == f"lab.{plain.worker_id}"
+    plain.release()
+    there.release()
+
+
+def test_an_id_that_its_site_s_name_makes_too_long_is_refused(tmp_path: Path) -> None:
+    identity(tmp_path, "w" * 64).release()
+    with pytest.raises(InvalidSettings, match="cannot be a worker's id"):
+        assume(tmp_path, "w" * 61, ManualClock(), SeededEntropy(), site="lab")
+
+
 def test_a_second_agent_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
     first = identity(tmp_path, "w")
     with pytest.raises(WorkerBusy, match="another agent runs as worker w"):
