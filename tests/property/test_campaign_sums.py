@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from tenure.protocol.campaign_messages import Budget, CreateCampaign
 from tenure.protocol.client_messages import Adopt, Submit
@@ -165,13 +165,7 @@ class Campaign(RuleBasedStateMachine):  # noqa: PLR0904 - each rule is one thing
         assert set(HELD) == {str(state) for state in TERMINAL_TASK_STATES}
 
 
-def test_no_sum_of_a_campaign_is_ever_over_its_budget_or_beside_its_rows() -> None:
-    run_state_machine_as_test(
-        Campaign,
-        settings=settings(
-            max_examples=25,
-            stateful_step_count=40,
-            deadline=None,
-            suppress_health_check=[HealthCheck.too_slow],
-        ),
-    )
+TestSums = Campaign.TestCase
+TestSums.settings = settings(
+    max_examples=25, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
