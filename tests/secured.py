@@ -21,6 +21,7 @@ from tests.servers import Server, launch
 ADMIN = "admin"
 PASSWORD = "the-tests-own"
 CAPABILITIES = ("cpu",)
+_TIMEOUT_MS = 30_000
 
 
 @dataclass
@@ -88,7 +89,7 @@ class SecuredBroker:
 
     def connect(self, url: str) -> RedisConnection:
         """A new connection."""
-        return RedisConnection(BrokerUrl(url))
+        return RedisConnection(BrokerUrl(url), timeout_ms=_TIMEOUT_MS)
 
     def admin(self, *command: str | bytes | int) -> Reply:
         """The reply to one command of an administrator."""

@@ -29,9 +29,12 @@ from tests.fixtures_artifacts import (
     launch_s3,
     s3_bench,
 )
+from tests.fixtures_secured import secured_broker
 from tests.fixtures_services import require_program
 from tests.servers import KINDS, Server, launch
 from tests.waiting import wait_until
+
+__all__ = ["secured_broker"]
 
 
 class Bench(Protocol):
