@@ -247,7 +247,10 @@ def _note_acceptance(turn: Turn, report: Finished, worker: WorkerView, states: t
         f"The result of attempt {binding.attempt} (fence {binding.fence}) was accepted; sha256 of what it says: "
         f"{sha256((told or '').encode()).hexdigest()}."
     )
-    step = Step(*states, "" if failure is None else failure.kind, f"site:{worker.site}", worker.site)
+    before, after = states
+    if turn.take_back("bound", binding.task_id):
+        before = TaskState.OFFERED  # one step: the result has brought its own claim
+    step = Step(before, after, "" if failure is None else failure.kind, f"site:{worker.site}", worker.site)
     turn.record("accepted", text, task_id=binding.task_id, worker_id=worker.worker_id, step=step)
 
 

@@ -229,6 +229,13 @@ class Turn:
         who, where = principal or self.actor.principal, site or self.actor.site
         self.events.append((self.now_ms, kind, who, where, task_id, worker_id, reason, before, after, text))
 
+    def take_back(self, kind: str, task_id: str) -> bool:
+        """Let what was recorded last go, if it is this, for the next event says it, too."""
+        if not self.events or self.events[-1][1] != kind or self.events[-1][4] != task_id:
+            return False
+        self.events.pop()
+        return True
+
     def tell(self, watcher: str, done: Done) -> None:
         """Tell the submitter and everyone who watches that a task is over or lost."""
         others = self.memory.watchers.get(done.task_id, set())
