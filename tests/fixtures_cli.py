@@ -164,6 +164,13 @@ class FakeSubmitter:
         return [self.fleet.add(call.key, call) for call in calls]
 
 
+def user_of(grant: Grant) -> User:
+    """The user that a broker would have by this grant."""
+    return User(
+        is_on=True, needs_no_secret=False, digests=frozenset(grant.digests), rights=grant.rights, has_more=False
+    )
+
+
 @dataclass
 class FakeNodes:
     """The broker's users, as commands make and end them."""
@@ -176,6 +183,11 @@ class FakeNodes:
     steps: list[str] = field(default_factory=list[str])
     urls: list[str] = field(default_factory=list[str])
     addresses: tuple[str, ...] = ("h:1",)
+    have: dict[str, User] = field(default_factory=dict[str, "User"])
+    """What `found` finds."""
+    feeds: int = 0
+    deaf: BrokerError | None = None
+    """Raised when one looks who is there."""
 
     def put(self, *grants: Grant) -> bool:
         for grant in grants:
@@ -195,10 +207,18 @@ class FakeNodes:
         return 1
 
     def users(self, namespace: str) -> frozenset[Principal]:
+        if self.deaf is not None:
+            raise self.deaf
         return frozenset(each for each in self.there if each.namespace == namespace)
 
     def found(self, user: str) -> list[User | None]:
-        return [None]
+        return [self.have.get(user)]
+
+    def as_granted(self, grant: Grant) -> list[User]:
+        return [user_of(grant)]
+
+    def replicas(self) -> int:
+        return self.feeds
 
     def _step(self, what: str, principal: Principal) -> None:
         if self.error is not None:
@@ -216,6 +236,16 @@ class CommandLine:
         self._capsys = capsys
 
     def __call__(self, *arguments: str) -> Printed:
+        self._capsys.readouterr()
+        with self.session() as session:
+            code = run(arguments, session)
+        captured = self._capsys.readouterr()
+        return Printed(code, captured.out, captured.err)
+
+    @contextmanager
+    def session(self) -> Generator[Session]:
+        """What commands are given."""
+
         @contextmanager
         def open_client(_: Settings) -> Generator[Any]:
             yield self.fleet
@@ -225,10 +255,6 @@ class CommandLine:
             self.nodes.urls += [each.url for each in urls]
             yield self.nodes
 
-        session = Session(
+        yield Session(
             open_client=cast("Any", open_client), open_nodes=open_nodes, clock=self.clock, entropy=SeededEntropy()
         )
-        self._capsys.readouterr()
-        code = run(arguments, session)
-        captured = self._capsys.readouterr()
-        return Printed(code, captured.out, captured.err)

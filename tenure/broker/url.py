@@ -86,9 +86,14 @@ class BrokerUrl:
         """The same broker as this user is told of it: without the options that name files of this host's own key."""
         split = self._split()
         options = {name: value for name, value in parse_qsl(split.query) if name not in _OWN_KEY}
-        host = split.netloc.rpartition("@")[2]
-        netloc = f"{quote(user, safe='')}:{quote(secret, safe='')}@{host}"
+        netloc = f"{quote(user, safe='')}:{quote(secret, safe='')}@{_place(split)}"
         return urlunsplit((split.scheme, netloc, split.path, urlencode(options, safe="/"), ""))
+
+    def for_anybody(self) -> str:
+        """The same broker as somebody without a name and a secret."""
+        split = self._split()
+        query = f"?{split.query}" if split.query else ""
+        return f"{split.scheme}://{_place(split)}{split.path}{query}"
 
     def parts(self) -> dict[str, object]:
         """The driver's parameters: `path`, or `host` and `port`; and, where given, user, password, db and ssl_*."""
@@ -122,6 +127,10 @@ class BrokerUrl:
         if not known or (split.scheme == "unix" and len(split.path) <= 1):
             raise InvalidSettings("The broker URL cannot be read", _FORMS) from None
         return split
+
+
+def _place(split: SplitResult) -> str:
+    return split.netloc.rpartition("@")[2]
 
 
 def _credentials(split: SplitResult) -> dict[str, object]:

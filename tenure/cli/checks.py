@@ -81,11 +81,8 @@ def broker(url: str) -> Sequence[Finding]:
     finally:
         connection.close()
     if not info:
-        return [
-            ok("broker", "answers"),
-            warn("broker", "this user may not ask which broker it is and how it is set up"),
-        ]
-    return [_version(info), *_memory(info), *_persistence(info)]
+        return [ok("broker", "answers; this user may not ask which one it is and how it is set up"), _openness(url)]
+    return [_version(info), *_memory(info), *_persistence(info), _openness(url)]
 
 
 def coordinator_status(desk: Desk) -> Status:
@@ -168,6 +165,22 @@ def _info(connection: RedisConnection) -> dict[str, str]:
         return {}
     lines = b"\n".join(answer for answer in answers if isinstance(answer, bytes)).decode(errors="replace").splitlines()
     return {name: value.strip() for name, colon, value in (line.partition(":") for line in lines) if colon}
+
+
+def _openness(url: str) -> Finding:
+    """Whether somebody without any credential is let in."""
+    connection = RedisConnection(BrokerUrl(BrokerUrl(url).for_anybody()), timeout_ms=_TIMEOUT_MS)
+    try:
+        connection.call("PING")
+    except TenureError:
+        return ok("credentials", "the broker lets in nobody without one")
+    finally:
+        connection.close()
+    return warn(
+        "credentials",
+        "the broker does what anybody asks who can reach it",
+        "Give every site and person a credential of its own: `tenure broker secure`",
+    )
 
 
 def _version(info: Mapping[str, str]) -> Finding:

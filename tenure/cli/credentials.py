@@ -52,6 +52,14 @@ class Nodes(Protocol):
         """A user at each server."""
         ...
 
+    def as_granted(self, grant: Grant) -> list[User]:
+        """What each server would make of a grant."""
+        ...
+
+    def replicas(self) -> int:
+        """How many replicas the servers feed."""
+        ...
+
     @property
     def addresses(self) -> tuple[str, ...]:
         """Where the servers are."""

@@ -28,12 +28,21 @@ class DoctorForm:
 
     database: Path | None
     secrets_dir: Path | None
+    provisioners: tuple[Path, ...]
 
 
 @click.command(short_help="Check broker, coordinator, store of files, workers, permissions.")
 @click.option("--database", type=click.Path(path_type=Path), metavar="FILE", help="A database on this host to look at.")
 @click.option(
     "--secrets-dir", type=click.Path(path_type=Path), metavar="DIR", help="A worker's folder of secrets to look at."
+)
+@click.option(
+    "--provisioner-url-file",
+    "provisioners",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Also compare the broker's users with what is on record; once for each node of the broker.",
 )
 @store_options
 @with_desk
@@ -55,7 +64,7 @@ def doctor(desk: Desk, /, **options: object) -> int:
 
 
 def _findings(desk: Desk, form: DoctorForm) -> Iterator[Finding]:
-    from tenure.cli import checks, store_checks
+    from tenure.cli import acl_checks, checks, store_checks
     from tenure.errors import InvalidSettings, TenureError
 
     try:
@@ -76,6 +85,7 @@ def _findings(desk: Desk, form: DoctorForm) -> Iterator[Finding]:
     yield from checks.database(form.database or checks.local_database(status.row))
     yield from store_checks.store(desk, status.row)
     yield from checks.workers(desk, status.row)
+    yield from acl_checks.users(desk, form.provisioners)
 
 
 def _sorted_out(findings: Sequence[Finding]) -> Sequence[Finding]:

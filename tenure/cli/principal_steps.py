@@ -32,7 +32,7 @@ Row = dict[str, Any]
 
 _MOST: Final = 10_000
 _TOLD: Final = ("holder", "name", "kind", "role", "capabilities")
-_KEPT: Final = frozenset({DEFAULT_SITE, DEFAULT_PERSON})
+UNRECORDED: Final = frozenset({DEFAULT_SITE, DEFAULT_PERSON})
 """Users of these names are made by `tenure broker secure` and by hand, and are on no record."""
 
 
@@ -104,7 +104,7 @@ def sync(desk: Desk, noun: Noun, provisioners: Sequence[Path], names: Sequence[s
         # Before the record is read: whoever is issued in between is on record, and is not taken for somebody gone.
         there = {each.name for each in nodes.users(desk.settings.namespace) if each.part == noun.part}
         wanted = {row["name"]: _grant(desk, row) for row in on_record(desk, noun)}
-        gone = sorted(there - wanted.keys() - _KEPT)
+        gone = sorted(there - wanted.keys() - UNRECORDED)
         if unknown := sorted(set(names) - wanted.keys() - set(gone)):
             raise UnknownPrincipal(f"there is no {noun.holder} {unknown[0]}", f"See `tenure {noun.group} list`")
         chosen = set(names) or wanted.keys() | set(gone)

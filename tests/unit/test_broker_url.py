@@ -119,3 +119,15 @@ def test_a_url_that_was_given_stays(tmp_path: Path) -> None:
 
     assert url.latest() is url
     assert (url.user, BrokerUrl("redis://h").user) == ("tenure.main.site.lab", "")
+
+
+@pytest.mark.parametrize(
+    ("url", "bare"),
+    [
+        ("redis://u:p@h:7/1?ssl_ca_certs=/ca", "redis://h:7/1?ssl_ca_certs=/ca"),
+        ("unix://:p@/run/b.sock", "unix:///run/b.sock"),
+        ("rediss://h", "rediss://h"),
+    ],
+)
+def test_anybody_comes_without_name_and_secret(url: str, bare: str) -> None:
+    assert BrokerUrl(url).for_anybody() == bare
