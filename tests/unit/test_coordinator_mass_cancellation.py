@@ -9,10 +9,12 @@ import pytest
 
 from tenure.coordinator import scheduler
 from tenure.errors import StoreFull
+from tenure.protocol.campaign_messages import CreateCampaign
 from tenure.protocol.cancellation_messages import CancelMany
 from tenure.protocol.client_messages import Assign
 from tenure.protocol.control_messages import Stop
 from tenure.protocol.envelope import Envelope, Requirements, Retry, Scope
+from tenure.protocol.principal_messages import IssuePerson, Role
 from tenure.protocol.worker_messages import Cause
 from tests.scripted_fleet import EXPIRY_MS, WORLD, ScriptedFleet, envelope, verdicts
 
@@ -78,6 +80,27 @@ def test_what_fits_every_condition_is_cancelled_and_nothing_else(
 def test_a_request_says_which_tasks_or_everything(which: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="say which tasks, or everything"):
         CancelMany(**which)
+
+
+def test_only_tasks_of_the_campaign_that_is_named_are_cancelled(fleet: ScriptedFleet) -> None:
+    fleet.client.ask(CreateCampaign(campaign="c1"))
+    inside = fleet.client.submission(of_run("r1")).model_copy(update={"campaign": "c1"})
+    (member,) = fleet.client.ask(inside).admitted
+    (stranger,) = submit(fleet, of_run("r1"))
+    assert cancel(fleet, campaign="c1")["cancelled"] == 1
+    assert (fleet.records.state(member.task_id), fleet.records.state(stranger)) == ("CANCELLED", "QUEUED")
+
+
+def test_a_submitter_cancels_nothing_of_others(fleet: ScriptedFleet) -> None:
+    for name in ("eve", "bob"):
+        digest = name.encode().hex().ljust(64, "0")
+        fleet.client.ask(IssuePerson(person=name, role=Role.SUBMITTER, secret_digest=digest))
+    eve, bob = fleet.connect("c8", "eve"), fleet.connect("c9", "bob")
+    hers, his = eve.submit(of_run("r1")), bob.submit(of_run("r1"))
+    (row,) = bob.ask(CancelMany(everything=True)).rows
+    assert finish(fleet, row["cancellation_id"])["cancelled"] == 1
+    assert (fleet.records.state(hers), fleet.records.state(his)) == ("QUEUED", "CANCELLED")
+    assert fleet.records.events("cancel_many_asked") == ["bob asked to cancel all tasks of bob."]
 
 
 def test_what_is_submitted_later_is_not_covered(fleet: ScriptedFleet) -> None:
