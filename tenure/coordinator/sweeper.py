@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, final
 
 from tenure.broker.base import WithdrawOutcome
-from tenure.coordinator import directives, executors, leases, registry
+from tenure.coordinator import directives, executors, leases, registry, scheduler
+from tenure.protocol.envelope import open_envelope
 from tenure.protocol.states import LeaseState, WorkerState
 from tenure.protocol.timing import expiry_ms, grace_ms, margin_ms
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from tenure.coordinator.fleet import WorkerView
     from tenure.coordinator.live import LiveLease
     from tenure.coordinator.turn import Turn
+    from tenure.protocol.envelope import Envelope
 
 _FORGET_MS: Final = 3_600_000
 
@@ -63,6 +65,14 @@ def _is_over(turn: Turn, lease: LiveLease) -> bool:
     return lease.state is LeaseState.ACTIVE and turn.memory.heard_until_ms - lease.renewed_ms > expiry_ms(lease.ttl_ms)
 
 
+def _has_other_site(turn: Turn, lease: LiveLease, envelope: Envelope) -> bool:
+    """Whether what this site lets lie could be given to another one now."""
+    if lease.directed_to:
+        worker, _ = scheduler.choose(turn, envelope)
+        return worker is not None and worker.site != lease.site
+    return any(site != lease.site for site in scheduler.rooms(turn, lease.capability))
+
+
 @final
 class UnclaimedOffers:
     """Looks into offers that nobody has claimed for a while.
@@ -99,6 +109,7 @@ class UnclaimedOffers:
         for lease in due:
             if turn.leases.get(lease.task_id) is not lease or lease.state is not LeaseState.OFFERED:
                 continue
+            turn.memory.sites.idle.add(lease.site)
             if lease.start == "granted":
                 self._offer_again(turn, lease)
             else:
@@ -154,17 +165,17 @@ class UnclaimedOffers:
             expire(turn, lease)
 
     def _offer_again(self, turn: Turn, lease: LiveLease) -> None:
-        """Under its fence, or under a new one when the worker that was chosen is away, or had launched an executor.
+        """Under its fence, or under a new one when it may go elsewhere, or an executor was launched for it.
 
-        Of two launches under one fence the second would occupy its place on the substrate only to be refused.
+        It may where the worker that was chosen is away, and where another site has room for what this one lets lie. Of two launches under one fence the second would occupy its place on the substrate only to be refused.
         """
         chosen = turn.fleet.get(lease.directed_to)
         is_away = bool(lease.directed_to) and (chosen is None or chosen.state is not WorkerState.ACTIVE)
-        if is_away or lease.launched:
-            directives.give_back(turn, lease)
-            return
         task = turn.store.row("task", (lease.task_id,))
         if task is None:
+            return
+        if is_away or lease.launched or _has_other_site(turn, lease, open_envelope(task[3])):
+            directives.give_back(turn, lease)
             return
         lease.renewed_ms = turn.elapsed_ms
         leases.publish_again(turn, lease, task[3])

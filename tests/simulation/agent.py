@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
+from tenure.broker.base import Stream
+from tenure.broker.keys import DEFAULT_SITE
 from tenure.protocol.control_messages import Granted, Judged, Refused
 from tenure.protocol.timing import broker_timeout_ms
 from tenure.protocol.worker_messages import Finished, Hello, Released
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from tenure.broker.base import EntryId
+    from tenure.broker.base import StreamEntry
     from tenure.broker.memory import MemoryWorker
     from tenure.protocol.control_messages import Control
     from tenure.workers.actions import Action
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from tests.simulation.hosts import Host
     from tests.simulation.network import Network
 
-SITE: Final = "default"
+SITE: Final = DEFAULT_SITE
 _GOODBYE_MS: Final = 500
 
 
@@ -47,9 +49,7 @@ class Errand:
     """What an executor was started for: whose it is, and where the entry of its assignment lies."""
 
     parent: str
-    capability: str
-    is_directed: bool
-    entry_id: EntryId
+    entry: StreamEntry
 
 
 @final
@@ -68,6 +68,7 @@ class Seat:
     ttl_ms: int
     capabilities: tuple[str, ...]
     labels: tuple[tuple[str, str], ...]
+    site: str = SITE
     errand: Errand | None = None
     """Of an executor; None for a worker that takes assignments itself."""
     generation: int = 0
@@ -328,12 +329,13 @@ class Agent(Process):
 
     def face(self) -> MemoryWorker:
         """A connection to the server that this host reaches."""
-        return self.network.server_of(self.host).broker.worker(site=SITE, worker_id=self.seat.worker_id)
+        return self.network.face(self.host, self.seat.site, self.seat.worker_id)
 
     def has_news(self, face: MemoryWorker) -> bool:
         """Whether an assignment waits that this worker could take. Raises `StreamMissing`."""
-        keys = [*map(face.keys.capability, self.seat.capabilities), face.keys.own(self.seat.worker_id)]
-        found = [face.store.stream(key) for key in keys]
+        seat = self.seat
+        streams = [Stream(seat.site, name) for name in seat.capabilities] + [Stream(seat.site, "", seat.worker_id)]
+        found = [face.store.stream(face.keys.assignments(stream)) for stream in streams]
         return any(stream is None or stream.undelivered for stream in found)
 
     def wrote(self) -> None:

@@ -311,11 +311,10 @@ class LookLine(Line):
 
     def turn(self) -> None:
         issued_ms = self.agent.elapsed_ms()
-        errand = self._errand
-        where = {"worker_id": errand.parent} if errand.is_directed else {"capability": errand.capability}
+        entry = self._errand.entry
 
         def seen(handout: Handout | None) -> None:
             found = () if handout is None else (handout,)
             self.agent.post(Taken(found, issued_ms, again=True, withdrawn=handout is None))
 
-        self.call(lambda face: face.look(**where, entry_id=errand.entry_id), seen)
+        self.call(lambda face: face.look(entry), seen)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
+from tenure.broker.base import ClientAddress, Stream, WorkerAddress
+from tenure.broker.keys import DEFAULT_PERSON
 from tenure.broker.memory_store import START, MemoryStore
 from tests.simulation.network import REMEMBERED_WRITES, Server
 
@@ -47,14 +49,18 @@ class BrokerFaults:
         return "all"
 
     def _assignment_keys(self) -> list[str]:
-        keys = self.world.network.keys
-        own = [keys.own(seat.worker_id) for seat in self.world.seats]
-        return [keys.capability("cpu"), keys.capability("gpu"), *own]
+        keys, streams = self.world.network.keys, [Stream("default", "gpu")]
+        for seat in self.world.seats:
+            streams += [Stream(seat.site, "cpu"), Stream(seat.site, "", seat.worker_id)]
+        return [keys.assignments(stream) for stream in sorted(set(streams))]
+
+    def _inboxes(self) -> list[str]:
+        return [self.world.network.keys.inbox(site) for site in sorted({seat.site for seat in self.world.seats})]
 
     def _group_lost(self) -> str:
         """The group is made again at once, so that everything that is still in the stream is delivered again."""
         keys = self.world.network.keys
-        key = self.dice.pick([*self._assignment_keys(), keys.rpc(), keys.inbox("default")])
+        key = self.dice.pick([*self._assignment_keys(), keys.rpc(DEFAULT_PERSON), *self._inboxes()])
         if self._server.store.stream(key) is None:
             return ""
         stream = self._server.store.change(key)
@@ -67,9 +73,10 @@ class BrokerFaults:
 
     def _stream_deleted(self) -> str:
         keys = self.world.network.keys
-        control = [keys.control(seat.worker_id) for seat in self.world.seats]
-        reply = keys.reply(self.world.client.client_id)
-        key = self.dice.pick([*self._assignment_keys(), keys.rpc(), keys.inbox("default"), *control, reply])
+        control = [keys.control(WorkerAddress(seat.site, seat.worker_id)) for seat in self.world.seats]
+        reply = keys.reply(ClientAddress(DEFAULT_PERSON, self.world.client.client_id))
+        others = [keys.rpc(DEFAULT_PERSON), *self._inboxes(), *control, reply]
+        key = self.dice.pick([*self._assignment_keys(), *others])
         if self._server.store.stream(key) is None:
             return ""
         self._server.store.remove(key)
@@ -77,9 +84,9 @@ class BrokerFaults:
         return key
 
     def _evicted_heartbeat(self) -> str:
-        worker_id = self.dice.pick(self.world.seats).worker_id
-        self._server.store.remove(self.world.network.keys.heartbeat("default", worker_id))
-        return worker_id
+        seat = self.dice.pick(self.world.seats)
+        self._server.store.remove(self.world.network.keys.heartbeat(WorkerAddress(seat.site, seat.worker_id)))
+        return seat.worker_id
 
     def _away(self, duration_ms: int) -> None:
         server = self._server

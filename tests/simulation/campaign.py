@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from tenure.coordinator.store.database import Database
 from tests.simulation.checker import check
+from tests.simulation.executions import NORTH
 from tests.simulation.history import Answered, DirectiveRow, Fault, LeaseRow, Outcome, Quarantined, Started
 from tests.simulation.liar import SITE
 from tests.simulation.world import Plan, World
@@ -95,7 +96,8 @@ class Folders:
         template = self.root / "template.db"
         with Database(template) as store:
             store.run("create_world", ("main", 1_700_000_000_000))
-            store.run("add_site", (SITE, "lab", 1_700_000_000_000))
+            for site in (SITE, NORTH):
+                store.run("add_site", (site, "lab", 1_700_000_000_000))
             store._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         self._template = template.read_bytes()
         self.folder = self.root / "history"

@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, final
 
 from tests.simulation.checker_files import FileChecker
-from tests.simulation.executions import Execution, is_alone
+from tests.simulation.executions import Execution, home_of, is_alone
 from tests.simulation.history import (
     Answered,
     Broken,
@@ -36,6 +36,7 @@ from tests.simulation.history import (
     Outcome,
     ResultRow,
     Ruled,
+    SiteRow,
     Started,
     Submitted,
     TaskRow,
@@ -49,8 +50,9 @@ if TYPE_CHECKING:
 
 OVER: Final = frozenset({"SUCCEEDED", "FAILED", "CANCELLED", "ABANDONED"})
 LIVE: Final = frozenset({"OFFERED", "ACTIVE"})
-LIAR: Final = "liar"
+LIAR: Final = "elsewhere.liar"
 """The worker whose results nobody produced; they count when it was given the lease."""
+REVOKED: Final = "site_revoked"
 Attempt = tuple[str, int]
 
 
@@ -77,6 +79,8 @@ class Checker:
         """The first run of each attempt."""
         self._lies: dict[str, Lie] = {}
         self._decided: set[tuple[str, bool]] = set()
+        self._revoked: set[str] = set()
+        """Sites that were thrown out."""
         self._accepted: list[Answered] = []
         self._told: dict[tuple[str, int, str], Told] = {}
         self._outcomes: list[Outcome] = []
@@ -136,6 +140,8 @@ class Checker:
                 self._lies[fact.value] = fact
             case Ruled():
                 self._decided.add((fact.task, fact.approve))
+            case SiteRow() if fact.state == "REVOKED":
+                self._revoked.add(fact.site)
             case _:
                 return
 
@@ -169,7 +175,9 @@ class Checker:
     def _check_right_to_run(self, run: Execution, at: int) -> None:
         """Nothing begins, or goes on after a pause, whose lease is over: see `_check_ended`."""
         lease = self._leases.get((run.fact.task, run.fact.fence))
-        if lease is not None and lease.state not in LIVE and self._is_alone(run.fact.kind, at):
+        if lease is None or lease.cause == REVOKED:
+            return
+        if lease.state not in LIVE and self._is_alone(run.fact.kind, at):
             self._problem(replace(run.fact, at=at), f"run {run.fact.run} goes on under a lease that is {lease.state}")
 
     def _stopped_or_frozen(self, fact: Ended | Frozen) -> None:
@@ -220,6 +228,7 @@ class Checker:
         elif before.nonce and (before.nonce, before.worker) != (fact.nonce, fact.worker):
             self._problem(fact, f"lease {fact.fence} was bound twice")
         self._leases[key] = fact
+        self._check_site(fact, before)
         if fact.state in {"EXPIRED", "RELEASED"}:
             self._check_ended(fact)
         self._check_one_live(fact)
@@ -230,8 +239,22 @@ class Checker:
             if any(each.state in LIVE for each in older):
                 self._problem(fact, f"task {fact.task} has two live leases")
 
+    def _check_site(self, fact: LeaseRow, before: LeaseRow | None) -> None:
+        """A lease stays with its site, is bound to nobody of another, and a site that was revoked gets nowhere."""
+        if before is not None and before.site != fact.site:
+            self._problem(fact, f"lease {fact.fence} went from site {before.site} to {fact.site}")
+        if fact.worker and home_of(fact.worker) != fact.site:
+            self._problem(fact, f"lease {fact.fence} of site {fact.site} was bound to {fact.worker}")
+        if fact.site in self._revoked and (before is None or fact.state == "COMPLETED"):
+            self._problem(fact, f"lease {fact.fence} is {fact.state} at {fact.site}, which was revoked")
+
     def _check_ended(self, fact: LeaseRow) -> None:
-        """A worker has ended its work before the coordinator may replace it."""
+        """A worker has ended its work before the coordinator may replace it.
+
+        A site that is revoked loses its leases at once; what follows on them waits, which `_check_pair` looks into.
+        """
+        if fact.cause == REVOKED:
+            return
         for run in self._runs.values():
             if (run.fact.task, run.fact.fence) != (fact.task, fact.fence) or run.since < 0:
                 continue
@@ -268,7 +291,8 @@ class Checker:
         if not self._is_alone(wanted.kind, fact.at):
             return
         for run in self._runs.values():
-            if run.fact.task == fact.task and run.since >= 0:
+            lease = self._leases.get((fact.task, run.fact.fence))
+            if run.fact.task == fact.task and run.since >= 0 and (lease is None or lease.cause != REVOKED):
                 self._problem(fact, f"task {fact.key} is CANCELLED while run {run.fact.run} goes on")
 
     def _directive(self, fact: DirectiveRow) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from contextlib import contextmanager, suppress
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
 from tenure.coordinator.coordinator import Coordinator
@@ -88,8 +89,11 @@ class GuardedStore:
 class GuardedBroker:
     """The coordinator's face, over a network that fails, for a process that dies."""
 
-    def __init__(self, process: CoordinatorProcess) -> None:
+    def __init__(self, process: CoordinatorProcess, part: str = "") -> None:
         self._process = process
+        self._part = part
+        if not part:
+            self.sites = GuardedBroker(process, "sites.")
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         """Every call passes through the process."""
@@ -98,7 +102,7 @@ class GuardedBroker:
         def call(*args: Any, **kwargs: Any) -> Any:
             if "block_ms" in kwargs:
                 kwargs["block_ms"] = 0
-            return process.call(name, args, kwargs)
+            return process.call(f"{self._part}{name}", args, kwargs)
 
         self.__dict__[name] = call
         return call
@@ -297,7 +301,7 @@ class CoordinatorProcess(Process):
 
     def _act(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         server = self.network.server_of(self.host)
-        value = getattr(server.broker.coordinator(), name)(*args, **kwargs)
+        value = attrgetter(name)(server.broker.coordinator())(*args, **kwargs)
         if name == "publish" and self.published is not None:
             for publication in args[0]:
                 self.published(publication.entry_id, publication.assignment)

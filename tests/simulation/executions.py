@@ -11,15 +11,23 @@ if TYPE_CHECKING:
 
     from tests.simulation.history import ResultRow, Started
 
+NORTH: Final = "north"
+"""A second site of honest workers."""
 ALWAYS_VOIDING: Final = frozenset({"false_end"})
 """Faults after which any task may overlap: what was taken for a proof was none."""
-VOIDING: Final = frozenset({"split", "failover", "evicted_heartbeat", "twin"}) | ALWAYS_VOIDING
+VOIDING: Final = frozenset({"split", "failover", "evicted_heartbeat", "twin", "let_in_longer"}) | ALWAYS_VOIDING
 """Faults after which ordinary tasks may overlap."""
 CLAIMED_VOIDING: Final = VOIDING | {"copy", "liar", "group_lost"}
 """Faults after which tasks that start on their claim may overlap."""
 _VOIDING_BY_KIND: Final = MappingProxyType(
     {"exclusive": ALWAYS_VOIDING, "granted": VOIDING, "claimed": CLAIMED_VOIDING}
 )
+
+
+def home_of(worker_id: str) -> str:
+    """The site that workers with such ids are of."""
+    first, dot, _ = worker_id.partition(".")
+    return first if dot and first in {NORTH, "elsewhere"} else "default"
 
 
 def is_alone(kind: str, at: int, struck: Mapping[str, int]) -> bool:

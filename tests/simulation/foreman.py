@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
-from tenure.broker.base import EntryId
+from tenure.broker.base import EntryId, Stream, StreamEntry
 from tenure.errors import BrokerError
 from tenure.protocol.control_messages import CONTROL, Judged, Registered, SayHello, Stop
 from tenure.protocol.message import decode
@@ -140,7 +140,7 @@ class Foreman(Process):
         self.world.network.server_of(self.host).written()
 
     def _face(self) -> MemoryWorker:
-        return self.world.network.server_of(self.host).broker.worker(site=SITE, worker_id=FOREMAN)
+        return self.world.network.face(self.host, SITE, FOREMAN)
 
     def _say(self, face: MemoryWorker, event: WorkerEvent) -> None:
         report = Report(worker_id=FOREMAN, generation=self.generation, window=self.slots, events=(event,))
@@ -216,8 +216,8 @@ class Foreman(Process):
         key = (ticket.task_id, ticket.fence)
         if key in self.launches:
             return
-        own = face.look(worker_id=FOREMAN, entry_id=handout.entry_id)
-        errand = Errand(FOREMAN, _CAPABILITY, is_directed=own is not None, entry_id=handout.entry_id)
+        stream = Stream(SITE, "", FOREMAN) if handout.is_directed else Stream(SITE, _CAPABILITY)
+        errand = Errand(FOREMAN, StreamEntry(stream, handout.entry_id))
         starts_at = self.engine.now + self.dice.pick((0, 50, 400, 1_500))
         launch = Launch(assignment, errand, [], self.dice.token(8), starts_at)
         launch.refused = not self.world.quiet and self.dice.chance(100)

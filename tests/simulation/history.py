@@ -128,6 +128,16 @@ class LeaseRow(Fact):
     nonce: str
     cause: str
     start: str
+    site: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SiteRow(Fact):
+    """A commit made a site's row this."""
+
+    site: str
+    state: str
 
 
 @final

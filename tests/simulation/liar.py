@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 SITE: Final = "elsewhere"
+"""Where it is; its id says so, too."""
 RUN: Final = "r1"
 _TTL_MS: Final = 1_000
 
@@ -69,7 +70,7 @@ class Liar(Process):
         self.kill()
 
     def _face(self) -> MemoryWorker:
-        return self.world.network.server.broker.worker(site=SITE, worker_id=LIAR)
+        return self.world.network.face(self.host, SITE, LIAR)
 
     def _turn(self) -> None:
         with suppress(BrokerError):
@@ -81,8 +82,8 @@ class Liar(Process):
         """Now and then it is handed work before the others are, and claims it as an honest worker would."""
         if not self.alive or not self.sequence or not self.dice.chance(100):
             return
-        face = self._face()
         with suppress(BrokerError):
+            face = self._face()
             for handout in face.take(capabilities=("cpu", "gpu"), limit=1, block_ms=0):
                 if handout.assignment is not None:
                     ticket = handout.assignment.ticket

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from tenure.broker.memory import MemoryBroker
 from tenure.broker.memory_store import MemoryStore
-from tenure.errors import BrokerError, BrokerUnreachable
+from tenure.errors import BrokerError, BrokerRefused, BrokerUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tenure.broker.keys import Keys
+    from tenure.broker.memory import MemoryWorker
     from tests.simulation.dice import Dice
     from tests.simulation.engine import Engine
     from tests.simulation.history import History
@@ -102,6 +103,8 @@ class Network:
         self.other: Server | None = None
         self.beyond: set[str] = set()
         """Names of the hosts that talk to the other half."""
+        self.barred: set[str] = set()
+        """Sites that the broker does not let in any more."""
         self.noisy = bool(profile.kinds & {"lost_request", "lost_reply", "late", "duplicate"})
         self.held: dict[str, list[Callable[[], None]]] = {}
         """What the cut wire of each host holds back until it is whole again."""
@@ -111,6 +114,19 @@ class Network:
         if self.other is not None and host.name in self.beyond:
             return self.other
         return self.server
+
+    def face(self, host: Host, site: str, worker_id: str) -> MemoryWorker:
+        """A worker's connection to the server that its host reaches. Raises `BrokerRefused` when its site is barred."""
+        if site in self.barred:
+            raise BrokerRefused("the simulated broker knows no such user", "Ask for a credential")
+        return self.server_of(host).broker.worker(site=site, worker_id=worker_id)
+
+    def bar(self, site: str) -> None:
+        """Let a site in no more, and close its connections, also those that wait."""
+        self.barred.add(site)
+        self.server.interrupt()
+        if self.other is not None:
+            self.other.interrupt()
 
     def struck(self, kind: str) -> bool:
         """Whether this message is struck by a fault of that kind."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, final
 
 from tenure.broker.base import EntryId, Handout
+from tenure.protocol.principal_messages import Revoke
 from tenure.workers.inputs import Taken
 from tests.simulation.agent import Seat
+from tests.simulation.executions import NORTH
+from tests.simulation.liar import SITE
 from tests.simulation.slots import Crew
 
 if TYPE_CHECKING:
@@ -36,6 +40,7 @@ class PeopleFaults:
             "twin": self._twin,
             "client_crash": self._client_crash,
             "drain": self._drain,
+            "site_revoked": self._revoke,
         }
 
     def note(self, entry_id: EntryId, assignment: Assignment) -> None:
@@ -75,11 +80,27 @@ class PeopleFaults:
             ttl_ms=seat.ttl_ms,
             capabilities=seat.capabilities,
             labels=seat.labels,
+            site=seat.site,
         )
         self.world.twins.append(twin)
         twin.start()
         self._for_a_while(self.dice.between(1_000, 6_000), twin.retire)
         return seat.worker_id
+
+    def _revoke(self) -> str:
+        """Somebody throws a site out; that of a liar as well."""
+        site = NORTH if self.dice.chance(600) else SITE
+        self.world.client._ask(Revoke(holder="site", name=site, reason="it is not ours any more"))
+        return site
+
+    def revoked(self, site: str) -> None:
+        """The broker lets a site in no more soon after the coordinator has thrown it out; sometimes later."""
+        network = self.world.network
+        if self.dice.chance(600):
+            network.bar(site)
+            return
+        self.world.history.fault("let_in_longer", site)
+        self.world.engine.after(self.dice.between(50, 2_500), partial(network.bar, site))
 
     def _client_crash(self) -> str:
         self.world.new_client()

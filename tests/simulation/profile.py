@@ -31,7 +31,7 @@ BROKER: Final = (
     "broker_emptied",
     "broker_full",
 )
-PEOPLE: Final = ("copy", "twin", "liar", "client_crash")
+PEOPLE: Final = ("copy", "twin", "liar", "client_crash", "site_revoked")
 LAUNCHER: Final = ("executor_crash", "second_executor", "false_end", "parent_crash")
 
 KINDS: Final = (*COORDINATOR, *WORKER, *NETWORK, *BROKER, *PEOPLE, *LAUNCHER)

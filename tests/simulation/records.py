@@ -12,6 +12,7 @@ from tests.simulation.history import (
     LeaseRow,
     Quarantined,
     ResultRow,
+    SiteRow,
     TaskRow,
 )
 
@@ -25,9 +26,11 @@ Row = tuple[Any, ...]
 
 _TASKS: Final = "SELECT task_id, idempotency_key, state, lost_count, failed_count FROM task"
 _LEASES: Final = """
-SELECT task_id, fence, attempt, state, COALESCE(worker_id, ''), COALESCE(nonce, ''), COALESCE(cause, ''), start
+SELECT task_id, fence, attempt, state, COALESCE(worker_id, ''), COALESCE(nonce, ''), COALESCE(cause, ''), start,
+       site_id
 FROM lease
 """
+_SITES: Final = "SELECT site_id, state FROM site"
 _DIRECTIVES: Final = "SELECT task_id, next_attempt, state, reason, COALESCE(decided_by, '') FROM directive"
 _RESULTS: Final = "SELECT task_id, fence, attempt, worker_id, nonce, COALESCE(value, failure), 1 FROM result"
 _FAILED: Final = "SELECT task_id, fence, attempt, '', '', failure, 0 FROM failed_attempt"
@@ -52,6 +55,7 @@ _READ: Final[tuple[tuple[str, str, int, Callable[..., Fact]], ...]] = (
     ("quarantine", _QUARANTINE, 4, Quarantined),
     ("artifact", _ARTIFACTS, 4, ArtifactRow),
     ("task", _TASKS, 1, TaskRow),
+    ("site", _SITES, 1, SiteRow),
 )
 """Table, query, how many columns are the key, and what a new row is as a fact."""
 
@@ -66,6 +70,8 @@ class Records:
         self._changes = (0, -1)
         self.undecided: list[str] = []
         """Rejected results that nobody has decided about."""
+        self.revoked: Callable[[str], None] | None = None
+        """Called with each site that a commit has thrown out."""
 
     def observe(self, connection: sqlite3.Connection) -> None:
         """Compare with what was there before, unless nothing was written."""
@@ -83,6 +89,8 @@ class Records:
                 if known.get(key) != row:
                     known[key] = row
                     self.history.add(fact(now, *row))
+                    if self.revoked is not None and table == "site" and row[1] == "REVOKED":
+                        self.revoked(row[0])
             if len(rows) < len(known):
                 self._missing(table, known, {row[:key_columns] for row in rows})
 
@@ -103,7 +111,7 @@ class Records:
         return {str(row[1]): str(row[0]) for row in self._known["task"].values()}
 
     def bindings(self) -> list[Row]:
-        """Every lease ever: task, fence, attempt, state, worker, nonce, cause, start."""
+        """Every lease ever: task, fence, attempt, state, worker, nonce, cause, start, site."""
         return list(self._known["lease"].values())
 
     def _missing(self, table: str, known: dict[Row, Row], there: set[Row]) -> None:

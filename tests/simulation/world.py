@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
-from tenure.broker.keys import Keys
+from tenure.broker.keys import DEFAULT_SITE, Keys
 from tenure.protocol.client_messages import Adopt, CollectArtifacts, Drop
 from tenure.protocol.envelope import CallWork, CommandWork, Envelope, Requirements, Retry, Scope, digest, encode
 from tests.simulation.agent import Seat
@@ -16,6 +16,7 @@ from tests.simulation.contents import Shelf
 from tests.simulation.coordinator import WORLD, CoordinatorProcess
 from tests.simulation.dice import Dice
 from tests.simulation.engine import Engine
+from tests.simulation.executions import NORTH
 from tests.simulation.faults import Faults
 from tests.simulation.foreman import LABELS, Foreman
 from tests.simulation.history import Closed, Fact, History, Quiet, Submitted
@@ -71,7 +72,8 @@ class World:
         self.network.history = self.history
         self.hosts: dict[str, Host] = {}
         self.twins: list[Seat] = []
-        self.seats = [self._seat(f"w{number}", dice) for number in range(1, self.dice.between(2, 3) + 1)]
+        sites = dice.fork("sites")
+        self.seats = [self._seat(f"w{number}", dice, sites) for number in range(1, self.dice.between(2, 3) + 1)]
         self.database = folder / "fleet.db"
         self.coordinator: CoordinatorProcess | None = None
         self.coordinators = 0
@@ -81,6 +83,7 @@ class World:
         self.network.server.listeners.append(self._wake_readers)
         self.foreman = self._new_foreman(dice.fork("foreman"))
         self.faults = Faults(self, dice.fork("faults"))
+        self.records.revoked = self.faults.people.revoked
 
     # --- the parts ------------------------------------------------------------------------------
 
@@ -144,7 +147,10 @@ class World:
             rate_ppm=dice.between(-5_000, 5_000),
         )
 
-    def _seat(self, name: str, dice: Dice) -> Seat:
+    def _seat(self, name: str, dice: Dice, sites: Dice) -> Seat:
+        """The first one is where nobody is thrown out; the others may be of another site."""
+        site = NORTH if name != "w1" and sites.chance(450) else DEFAULT_SITE
+        name = f"{NORTH}.{name}" if site == NORTH else name
         host, slots = self.host(name), self.dice.pick((1, 1, 2, 3))
         return Seat(
             worker_id=name,
@@ -158,6 +164,7 @@ class World:
             ttl_ms=self.dice.pick(TTLS),
             capabilities=("cpu", "gpu") if name == "w1" else ("cpu",),
             labels=(("room", name),),
+            site=site,
         )
 
     def _coordinator_ended(self, process: CoordinatorProcess) -> None:
@@ -315,7 +322,10 @@ class World:
             return Requirements()
         if self.foreman is not None and capability == "cpu" and self.dice.chance(400):
             return Requirements(labels=LABELS)
-        seat = self.dice.pick([seat for seat in self.seats if capability in seat.capabilities])
+        seats = [seat for seat in self.seats if capability in seat.capabilities]
+        if self.profile.has("site_revoked"):
+            seats = [seat for seat in seats if seat.site == DEFAULT_SITE]  # the others may be gone for good
+        seat = self.dice.pick(seats)
         if self.dice.chance(500):
             return Requirements(worker=seat.worker_id)
         return Requirements(labels=seat.labels)
