@@ -167,7 +167,8 @@ class UnclaimedOffers:
     def _offer_again(self, turn: Turn, lease: LiveLease) -> None:
         """Under its fence, or under a new one when it may go elsewhere, or an executor was launched for it.
 
-        It may where the worker that was chosen is away, and where another site has room for what this one lets lie. Of two launches under one fence the second would occupy its place on the substrate only to be refused.
+        It may where the worker that was chosen is away, and where another site has room for what this one lets lie.
+        Of two launches under one fence the second would occupy its place on the substrate only to be refused.
         """
         chosen = turn.fleet.get(lease.directed_to)
         is_away = bool(lease.directed_to) and (chosen is None or chosen.state is not WorkerState.ACTIVE)
