@@ -177,7 +177,7 @@ def test_leftover_entries_of_a_crash_are_cleared(fleet: ScriptedFleet) -> None:
 
 
 def pending(face: CoordinatorBroker) -> int:
-    return len(face.pending(capability="cpu"))
+    return len(face.pending(Stream("default", "cpu")))
 
 
 def test_a_coordinator_that_was_replaced_stops_before_it_writes_or_publishes(fleet: ScriptedFleet) -> None:
