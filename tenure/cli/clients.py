@@ -51,7 +51,7 @@ def clients() -> None:
 )
 @credential_options
 @with_desk
-def issue(desk: Desk, person: str, role: str, **options: object) -> None:
+def issue(desk: Desk, /, person: str, role: str, **options: object) -> None:
     """Give a person a credential and a role."""
     from tenure.protocol.principal_messages import IssuePerson, Role
 
@@ -84,7 +84,7 @@ def show_client(desk: Desk, person: str) -> None:
 @click.option("--finish", is_flag=True, help="End every credential but the newest.")
 @credential_options
 @with_desk
-def rotate(desk: Desk, person: str, *, finish: bool, **options: object) -> None:
+def rotate(desk: Desk, /, person: str, *, finish: bool, **options: object) -> None:
     """Give a person another credential. The one that is there stays good until `--finish`."""
     form = collect(CredentialForm, options)
     if finish:

@@ -118,7 +118,7 @@ def show_site(desk: Desk, site: str) -> None:
 @click.option("--finish", is_flag=True, help="End every credential but the newest.")
 @credential_options
 @with_desk
-def rotate(desk: Desk, site: str, *, finish: bool, **options: object) -> None:
+def rotate(desk: Desk, /, site: str, *, finish: bool, **options: object) -> None:
     """Give a site another credential. The one that it has stays good until `--finish`."""
     form = collect(CredentialForm, options)
     if finish:

@@ -218,16 +218,16 @@ def test_a_revoked_name_is_gone_for_good(fleet: ScriptedFleet) -> None:
     issue_person(fleet)
     fleet.client.ask(Revoke(holder="site", name="lab"))
     fleet.client.ask(Revoke(holder="person", name="ada"))
-    for ask in (
+    for issue in (
         IssueSite(site="lab", capabilities=("cpu",), secret_digest=C),
         IssuePerson(person="ada", secret_digest=C),
     ):
-        assert "never used again" in refusal(fleet, ask)[1]
-    for ask in (
+        assert "never used again" in refusal(fleet, issue)[1]
+    for add in (
         AddCredential(holder="site", name="lab", secret_digest=C),
         AddCredential(holder="person", name="ada", secret_digest=C),
     ):
-        assert refusal(fleet, ask)[0] == "unknown_principal"
+        assert refusal(fleet, add)[0] == "unknown_principal"
 
 
 @pytest.mark.parametrize("holder", ["site", "person"])
