@@ -45,6 +45,7 @@ def coordinator(desk: Desk, /, **options: object) -> None:
     from tenure.cli.porters import porter_factory
     from tenure.coordinator.options import CoordinatorOptions
     from tenure.coordinator.service import run_coordinator
+    from tenure.processes.linux import forbid_inspection
     from tenure.settings import BROKER_STORE
 
     form = collect(CoordinatorForm, options)
@@ -61,6 +62,7 @@ def coordinator(desk: Desk, /, **options: object) -> None:
     end_with_owner(form.owner_pipe, stop.set, desk.session.clock)
     log_to_stderr()
     desk.remark(f"Coordinator of {settings.namespace!r} on {url.address}, database {database}, files at {address}")
+    forbid_inspection()
     broker = RedisCoordinator(RedisConnection(url, timeout_ms=chosen.broker_timeout_ms), Keys(settings.namespace))
     try:
         run_coordinator(chosen, broker, desk.session.clock, desk.session.entropy, stop, porter)

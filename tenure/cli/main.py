@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import sys
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,11 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
-    """Run the command that the arguments name, and exit with its code."""
+    """Run the command that the arguments name, and exit with its code.
+
+    No process that this starts, and not this one, leaves a core: its memory holds the secret of a credential.
+    """
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.exit(run(sys.argv[1:]))
 
 
