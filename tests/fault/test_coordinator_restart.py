@@ -207,7 +207,8 @@ def test_a_stream_that_belongs_to_a_newer_coordinator_is_not_written_to(fleet: S
             capabilities=["cpu"], limit=1, block_ms=0
         )
         assert publication[0].assignment is not None
-        fleet.server.add(fleet.broker.keys.assignments(Stream("default", "cpu")), publication[0].assignment, publication[0].entry_id)
+        cpu = fleet.broker.keys.assignments(Stream("default", "cpu"))
+        fleet.server.add(cpu, publication[0].assignment, publication[0].entry_id)
     assert raw_epoch == 4
     fleet.client.send(fleet.client.submission(envelope()))
     with pytest.raises(Superseded):

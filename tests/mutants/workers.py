@@ -278,4 +278,56 @@ EXECUTING: Final = (
     ),
 )
 
-MUTANTS: Final = (*STARTING, *STOPPING, *REMEMBERING, *EXECUTING)
+BELONGING: Final = (
+    mutant(
+        "id_without_its_site",
+        "a worker's id begins with the name of its site",
+        "workers/identity.py",
+        '    return name if site == DEFAULT_SITE or name.startswith(f"{site}.") else f"{site}.{name}"\n',
+        "    return name\n",
+    ),
+    mutant(
+        "any_site_s_credential",
+        "a worker belongs to the site whose credential it holds",
+        "cli/execution.py",
+        "    if held not in {DEFAULT_SITE, wanted}:\n",
+        "    if not held:\n",
+    ),
+    mutant(
+        "staged_elsewhere",
+        "what a task leaves is staged as its site's",
+        "workers/workplace.py",
+        "StagingPlace(site=self.site, ",
+        'StagingPlace(site="default", ',
+    ),
+    mutant(
+        "executor_looks_elsewhere",
+        "an executor looks for its assignment at its own site",
+        _SINGLE_TAKER,
+        "Stream(launched.site, launched.capability)",
+        'Stream("default", launched.capability)',
+    ),
+    mutant(
+        "one_stream_for_all_sites",
+        "every site has streams of assignments of its own",
+        "broker/keys.py",
+        'f"{kind}:{stream.site}:{name}"',
+        'f"{kind}:{name}"',
+    ),
+    mutant(
+        "one_stream_for_all_people",
+        "every person has a stream of requests of its own",
+        "broker/keys.py",
+        'f"rpc:{person}"',
+        '"rpc"',
+    ),
+    mutant(
+        "site_half_forgotten",
+        "nothing of a site that was thrown out stays at the broker",
+        "broker/keys.py",
+        "        return [self.inbox(site), *map(self.assignments, streams), *left]\n",
+        "        return [*map(self.assignments, streams), *left]\n",
+    ),
+)
+
+MUTANTS: Final = (*STARTING, *STOPPING, *REMEMBERING, *EXECUTING, *BELONGING)

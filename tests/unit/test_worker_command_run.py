@@ -56,13 +56,14 @@ def test_inputs_and_the_checkpoint_are_there_before_the_program_starts(tmp_path:
 
 
 def test_outputs_are_staged_under_the_fence_before_the_end_is_told(tmp_path: Path) -> None:
-    trial = Trial(tmp_path, limited(files=30), output_files=20).begin()
+    trial = Trial(tmp_path, limited(files=30), output_files=20, site="lab").begin()
     trial.leave_output()
     trial.end_program(left=1)
     assert not trial.seen.ends()
     (job,) = trial.porter.jobs.values()
     assert isinstance(job, Collect)
-    assert (job.place.fence, job.place.nonce, job.most_files) == (BINDING.fence, BINDING.nonce, 20)
+    assert (job.place.site, job.place.fence, job.place.nonce) == ("lab", BINDING.fence, BINDING.nonce)
+    assert job.most_files == 20
     assert not trial.host.cleared
 
     trial.finish("collect")
