@@ -4,6 +4,10 @@ Contents are plain strings, written and read in pieces. A content that waits for
 its last piece; an object does not, but carries a far-off expiry, by which its age is known. What is promoted was
 compared on its way into another key, which then takes the object's name: nobody can exchange it in between.
 
+On a broker that knows its users, sites and people write to staging places of their own and nowhere else. They may not
+list keys and not lengthen an object's life: they count on an object only while it is young, and stage its content again
+when it is not. How much all contents together may have, only the broker's own memory limit tells them.
+
 The broker's memory is for messages. A content may have 16 MiB, all together 512 MiB; more belongs into a folder or an
 object store.
 """
@@ -18,6 +22,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
 from tenure.artifacts.base import PLACE_SITE, Place, StagedPlace, Stored
 from tenure.artifacts.content import checked
 from tenure.artifacts.lending import Lending
+from tenure.broker.principals import is_held_to_its_own
 from tenure.broker.redis_connection import RedisConnection
 from tenure.errors import (
     ArtifactDamaged,
@@ -46,6 +51,9 @@ _STAGED_LIFE_MS: Final = 35 * _DAY_MS
 """Longer than a quarantine is kept; what nobody needs, the coordinator collects after a day."""
 
 _OBJECT_LIFE_MS: Final = 36_500 * _DAY_MS
+_YOUNG_MS: Final = 12 * 3_600_000
+"""What is younger than this is not collected for as long again, however little anybody needs it."""
+
 _AT_ONCE: Final = 500
 _RELIED_ON: Final = 2 * MAX_CONTENT_BYTES
 _ANY: Final = "*"
@@ -73,6 +81,8 @@ class BrokerStore:
     def __init__(
         self, broker: BrokerUrl, keys: ContentKeys, entropy: Entropy, *, total_bytes: int = MAX_TOTAL_BYTES
     ) -> None:
+        self._is_guest = is_held_to_its_own(broker.user, keys.namespace)
+        self._left_by_guest: set[str] = set()
         self._keys = keys
         self._entropy = entropy
         self._total_bytes = total_bytes
@@ -87,8 +97,10 @@ class BrokerStore:
         # An empty content is a key of its own kind: the server knows no empty strings that were written by pieces.
         commands: list[Command] = [("EXISTS", key), ("STRLEN", key)]
         if renew:
-            commands.append(("PEXPIRE", key, _OBJECT_LIFE_MS))
-        there, size = self._call(commands)[:2]
+            commands.append(("PTTL", key) if self._is_guest else ("PEXPIRE", key, _OBJECT_LIFE_MS))
+        there, size, *more = self._call(commands)
+        if renew and self._is_guest and cast("int", more[0]) < _OBJECT_LIFE_MS - _YOUNG_MS:
+            return False
         return bool(there) and size == blob.size
 
     def read(self, blob: Blob, offset: int = 0) -> Iterator[bytes]:
@@ -106,8 +118,11 @@ class BrokerStore:
             raise ArtifactStoreFull(
                 f"A file of {blob.size} bytes is over the {MAX_CONTENT_BYTES} that the broker keeps", _REMEDY
             )
-        self._take_room(blob.size - offset)
         key = self._staged(place, blob.digest)
+        if self._is_guest:
+            self._left_by_guest.add(key)
+        else:
+            self._take_room(blob.size - offset)
         if not offset:
             self._call([("SET", key, b"", "PX", _STAGED_LIFE_MS)])
         self._write(key, offset, chunks)
@@ -120,7 +135,7 @@ class BrokerStore:
 
     def promote(self, place: Place, blob: Blob) -> None:
         """See `Store.promote`."""
-        if self.has(blob):
+        if self.has(blob, renew=self._is_guest):
             return
         try:
             self._promote(place, blob)
@@ -131,6 +146,8 @@ class BrokerStore:
     def _promote(self, place: Place, blob: Blob) -> None:
         source = self._staged(place, blob.digest)
         draft = self._staged(place, f"{blob.digest}.{self._entropy.token(8)}")
+        if self._is_guest:
+            self._left_by_guest.add(draft)
         self._call([("SET", draft, b"", "PX", _STAGED_LIFE_MS)])
         self._write(draft, 0, checked(blob, self._read(source, blob, 0)))
         target = self._keys.stored(blob.digest)
@@ -139,8 +156,10 @@ class BrokerStore:
 
     def discard(self, place: Place) -> None:
         """See `Store.discard`."""
-        pattern = self._staged(place, _ANY)
-        for found in self._scan(pattern):
+        if self._is_guest:
+            self._discard_as_guest(self._staged(place, ""))
+            return
+        for found in self._scan(self._staged(place, _ANY)):
             self._call([("UNLINK", *found)])
 
     def places(self) -> Iterator[StagedPlace]:
@@ -194,6 +213,12 @@ class BrokerStore:
                 return
             yield piece
             offset += len(piece)
+
+    def _discard_as_guest(self, prefix: str) -> None:
+        """A guest cannot look for what is there; what another process of its own has left is collected in time."""
+        if mine := [key for key in tuple(self._left_by_guest) if key.startswith(prefix)]:
+            self._call([("UNLINK", *mine)])
+            self._left_by_guest.difference_update(mine)
 
     # --- lists ----------------------------------------------------------------------------------
 

@@ -65,6 +65,12 @@ def principal_of(user: str, namespace: str) -> Principal | None:
     return Principal(namespace, cast("Part", found[1]), found[2]) if found else None
 
 
+def is_held_to_its_own(user: str, namespace: str) -> bool:
+    """Whether that is the user of a site or of a person, who may write nothing but what is theirs, and list nothing."""
+    found = principal_of(user, namespace)
+    return found is not None and found.part in {"site", "client"}
+
+
 def _named(user: str, namespace: str, part: Part) -> str:
     start = f"{_PREFIX}{namespace}.{part}."
     return user[len(start) :] if user.startswith(start) else ""

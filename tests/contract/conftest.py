@@ -31,6 +31,8 @@ from tests.fixtures_artifacts import (
 )
 from tests.fixtures_secured import secured_broker
 from tests.fixtures_services import require_program
+from tests.secured import SecuredBroker, launch_secured
+from tests.secured_bench import SecuredBench
 from tests.servers import KINDS, Server, launch
 from tests.waiting import wait_until
 
@@ -148,15 +150,35 @@ def server_bench(
     bench.close()
 
 
-@pytest.fixture(params=["memory", *KINDS])
+@pytest.fixture(scope="session")
+def running_secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], SecuredBroker]]:
+    """The server with users of a kind that all tests share; started when it is first asked for."""
+    brokers: dict[str, SecuredBroker] = {}
+
+    def broker_of(kind: str) -> SecuredBroker:
+        if kind not in brokers:
+            brokers[kind] = launch_secured(require_program(kind), tmp_path_factory.mktemp(kind))
+        return brokers[kind]
+
+    yield broker_of
+    for broker in brokers.values():
+        broker.server.stop()
+
+
+@pytest.fixture(params=["memory", *KINDS, *(f"{kind} with users" for kind in KINDS)])
 def bench(
-    request: pytest.FixtureRequest, running: Callable[[str], Server], namespaces: Iterator[int]
+    request: pytest.FixtureRequest,
+    running: Callable[[str], Server],
+    running_secured: Callable[[str], SecuredBroker],
+    namespaces: Iterator[int],
 ) -> Iterator[Bench]:
-    """A fresh namespace of every implementation."""
-    if request.param == "memory":
+    """A fresh namespace of every implementation, and of servers that hold each face to the rights of its part."""
+    kind, _, with_users = str(request.param).partition(" ")
+    if kind == "memory":
         yield MemoryBench()
         return
-    bench = ServerBench(running(request.param), f"ns{next(namespaces)}")
+    namespace = f"ns{next(namespaces)}"
+    bench = SecuredBench(running_secured(kind), namespace) if with_users else ServerBench(running(kind), namespace)
     yield bench
     bench.close()
 
