@@ -1,0 +1,154 @@
+"""`tenure events`: lists, exports, checks and anchors, and what they say of a log that was changed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tenure.protocol.audit_messages import EventFilter, ReadEvents
+from tests.fixtures_cli import START_MS, CommandLine, FakeFleet, task_id
+from tests.unit.test_protocol_chain import HEAD, anchor_of, log
+
+TASK = task_id(1)
+PAGE = {"beyond": None, "world": HEAD.world, "created_at_ms": HEAD.created_at_ms}
+HOUR_MS = 3_600_000
+
+
+def fleet_with(lines: list[dict[str, Any]]) -> FakeFleet:
+    """A fleet whose log is these lines; the first one travels as the page."""
+    return FakeFleet({"read_events": [PAGE, *lines[1:]]})
+
+
+@pytest.fixture
+def lines() -> list[dict[str, Any]]:
+    return log(2, 1)
+
+
+def line_of(lines: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    return CommandLine(fleet_with(lines), capsys)
+
+
+def only_events(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [line for line in lines if "event" in line]
+
+
+def test_a_list_shows_who_decided_what(lines: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+    printed = line_of([lines[0], *only_events(lines)], capsys)("events", "list")
+    assert printed.code == 0
+    heading, *rows = printed.out.splitlines()
+    assert heading.split()[:4] == ["EVENT", "TIME", "KIND", "PRINCIPAL"]
+    assert len(rows) == 3
+    assert "coordinator" in rows[0]
+
+
+def test_filters_are_asked_of_the_fleet(lines: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+    line = line_of([lines[0]], capsys)
+    where = ["--task", TASK.lower(), "--worker", "w1", "--site", "lab", "--principal", "person:ada", "--kind", "lost"]
+    printed = line("events", "list", *where, "--since", "1h", "--until", "2023-11-15T00:00+00:00", "--limit", "5")
+    assert printed.code == 0
+    (ask,) = line.fleet.asked
+    assert isinstance(ask, ReadEvents)
+    assert ask.newest_first
+    assert not ask.seals
+    assert ask.limit == 5
+    assert ask.only == EventFilter(
+        task_id=TASK,
+        worker_id="w1",
+        site="lab",
+        principal="person:ada",
+        kind="lost",
+        since_ms=START_MS - HOUR_MS,
+        until_ms=1_700_006_400_000,
+    )
+
+
+@pytest.mark.parametrize("wrong", [["--since", "yesterday"], ["--task", "x"], ["--site", "a b"]])
+def test_a_filter_that_cannot_be_is_wrong_use(
+    lines: list[dict[str, Any]], wrong: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert line_of(lines, capsys)("events", "list", *wrong).code == 2
+
+
+def test_an_export_can_be_checked_anywhere(
+    lines: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "events.jsonl"
+    line = line_of(lines, capsys)
+    assert line("events", "export", "--out", str(file)).code == 0
+    assert [json.loads(text) for text in file.read_text().splitlines()] == lines
+    printed = line("events", "verify", "--file", str(file))
+    assert (printed.code, printed.out) == (0, "3 events under 2 seals were checked: all are as they were written.\n")
+    assert len(line.fleet.asked) == 1
+
+
+def test_an_export_to_the_standard_output_is_the_same(
+    lines: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = line_of(lines, capsys)("events", "export")
+    assert [json.loads(text) for text in printed.out.splitlines()] == lines
+
+
+def test_a_filtered_export_has_no_seals(lines: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+    line = line_of([lines[0], *only_events(lines)], capsys)
+    printed = line("events", "export", "--kind", "lost")
+    assert [json.loads(text) for text in printed.out.splitlines()] == only_events(lines)
+    (ask,) = line.fleet.asked
+    assert isinstance(ask, ReadEvents)
+    assert not ask.seals
+
+
+def test_a_changed_log_ends_with_one_and_says_where(
+    lines: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines[1]["event"]["text"] = "nothing happened"
+    printed = line_of(lines, capsys)("events", "verify")
+    assert printed.code == 1
+    assert printed.out.startswith("changed: events 1 to 2,")
+    printed = line_of(lines, capsys)("events", "verify", "--json")
+    assert printed.code == 1
+    assert [finding["kind"] for finding in json.loads(printed.out)["findings"]] == ["changed"]
+
+
+def test_anchors_are_collected_in_a_file_and_notice_a_cut(
+    lines: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    anchors = tmp_path / "anchors"
+    early = line_of(log(2), capsys)
+    assert early("events", "anchor", "--append", str(anchors)).code == 0
+    late = line_of(lines, capsys)
+    assert late("events", "anchor", "--append", str(anchors)).code == 0
+    assert len(anchors.read_text().splitlines()) == 2
+    printed = late("events", "verify", "--anchor", str(anchors))
+    assert (printed.code, "and 2 of 2 anchors met" in printed.out) == (0, True)
+    printed = early("events", "verify", "--anchor", str(anchors))
+    assert (printed.code, printed.out.split(":")[0]) == (1, "cut")
+
+
+def test_an_anchor_is_one_line_for_another_place(
+    lines: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = line_of(lines, capsys)("events", "anchor")
+    assert json.loads(printed.out) == anchor_of(lines).model_dump()
+
+
+def test_a_log_that_was_changed_gets_no_anchor(lines: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
+    lines[1]["event"]["text"] = "nothing happened"
+    printed = line_of(lines, capsys)("events", "anchor")
+    assert printed.code == 3
+    assert printed.out == ""
+
+
+@pytest.mark.parametrize("content", ["", "no line\n", "[1]\n"])
+def test_a_file_that_is_no_export_is_not_taken_for_a_good_one(
+    content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "events.jsonl"
+    file.write_text(content)
+    assert line_of(log(1), capsys)("events", "verify", "--file", str(file)).code in {1, 2}
+
+
+def test_a_file_of_anchors_that_holds_none_is_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "anchors"
+    file.write_text("{}\n")
+    assert line_of(log(1), capsys)("events", "verify", "--anchor", str(file)).code == 2
