@@ -8,7 +8,7 @@ import pytest
 
 from tenure.protocol.audit_messages import EventFilter, ReadEvents
 from tests.fixtures_cli import START_MS, CommandLine, FakeFleet, task_id
-from tests.unit.test_protocol_chain import HEAD, anchor_of, log
+from tests.sealed_log import HEAD, anchor_of, log
 
 TASK = task_id(1)
 PAGE = {"beyond": None, "world": HEAD.world, "created_at_ms": HEAD.created_at_ms}
