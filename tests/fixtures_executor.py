@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from tenure.broker.base import EntryId
+from tenure.broker.base import EntryId, Stream
 from tenure.broker.keys import Keys
 from tenure.broker.redis_worker import RedisWorker
 from tenure.clock import SystemClock
@@ -95,7 +95,7 @@ class Parent:
 
     def copy(self, ticket: LaunchTicket) -> LaunchTicket:
         """Put a copy of the ticket's entry where the coordinator knows nothing of it, and the ticket for that."""
-        key, server = Keys(NAMESPACE).capability(ticket.capability), self.fleet.server
+        key, server = Keys(NAMESPACE).assignments(Stream(SITE, ticket.capability)), self.fleet.server
         ((_, fields),) = cast("list[list[Any]]", server.admin_list("XRANGE", key, ticket.entry, ticket.entry))
         major, minor = ticket.entry.split("-")
         copied = f"{major}-{int(minor) + 1_000}"
