@@ -13,13 +13,18 @@ import pytest
 from tenure.coordinator.store.database import Database
 from tenure.protocol.states import TABLES
 
-INITIAL = {"task": "QUEUED", "lease": "OFFERED", "worker": "ACTIVE", "directive": "PENDING", "artifact": "ACCEPTED"}
+INITIAL = {machine: next(iter(table)) for machine, table in TABLES.items()}
 KEYS = {
     "task": "task_id = 'T'",
     "lease": "fence = 1",
     "worker": "worker_id = 'W'",
     "directive": "directive_id = 'D'",
     "artifact": "task_id = 'T'",
+    "site": "site_id = 'default'",
+    "person": "person = 'ada'",
+    "campaign": "campaign = 'X'",
+    "charge": "task_id = 'T'",
+    "cancellation": "request = 'R'",
 }
 STEPS = [
     (machine, before, after)
@@ -68,6 +73,19 @@ ADOPTION = (
     "INSERT {} INTO quarantine_decision (decision_id, quarantine_id, task_id, action, fence, decided_by, "
     "decided_at_ms) VALUES ('A', 'Q', 'T', 'adopt', 9, '{}', 0)"
 )
+CAMPAIGN = (
+    "INSERT {} INTO campaign (campaign, state, most_tasks, most_attempt_ms, most_cost, created_at_ms, created_by) "
+    "VALUES ('{}', '{}', 2, 100, 10, 0, 'ada')"
+)
+CHARGE = (
+    "INSERT {} INTO charge (task_id, campaign, principal, capability, state, cost, attempt_ms, reserved_ms) "
+    "VALUES ('{}', '{}', 'ada', 'cpu', '{}', {}, {}, 0)"
+)
+PERSON = "INSERT INTO person (person, role, state, created_at_ms) VALUES ('ada', 'operator', 'ACTIVE', 0)"
+CANCELLATION = (
+    "INSERT INTO cancellation (request, state, last_position, stage, at_capability, at_position, asked_by, actor, "
+    "reason, asked_at_ms) VALUES ('R', 'OPEN', 0, 'OFFERED', '', 0, '', '', '', 0)"
+)
 STEP = "UPDATE {} {} SET state = '{}'{} WHERE {}"
 DELETE = "DELETE FROM {}"
 REBIND = "UPDATE {} lease SET {} = {}"
@@ -91,6 +109,10 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
             QUARANTINE.format("", "evidence"),
             EVENT.format("", "text"),
             FAILED.format("", "failure"),
+            CAMPAIGN.format("", "X", "OPEN"),
+            CHARGE.format("", "T", "X", "RESERVED", 1, 1),
+            PERSON,
+            CANCELLATION,
         ):
             connection.execute(statement)
         without_triggers(connection, "artifact", ARTIFACT.format("", "manifest", "ACCEPTED"))
@@ -159,7 +181,8 @@ def test_a_step_is_possible_exactly_when_the_table_has_it(
 
 
 def update(machine: str, state: str, conflict: str = "") -> str:
-    decided = ", decided_by = 'ada'" if machine == "directive" else ""
+    by = {"directive": ", decided_by = 'ada'", "campaign": ", closed_by = 'ada'"}
+    decided = by.get(machine, "")
     return STEP.format(conflict, machine, state, decided, KEYS[machine])
 
 
@@ -181,6 +204,8 @@ def way_to(machine: str, wanted: str) -> list[str]:
         (LEASE.format("{}", "T", 2, 1, "ACTIVE"), "a lease starts OFFERED"),
         (DIRECTIVE.format("{}", "D2", 3, "APPROVED"), "a directive starts PENDING"),
         (ARTIFACT.format("{}", "other", "PROMOTED"), "an artifact starts ACCEPTED"),
+        (CAMPAIGN.format("{}", "Y", "CLOSED"), "a campaign starts OPEN"),
+        (CHARGE.format("{}", "T2", "X", "USED", 0, 1), "a charge starts RESERVED"),
         ("INSERT {} INTO transition VALUES ('task', 'FAILED', 'QUEUED')", "the state tables change by migration only"),
         ("UPDATE {} transition SET after = 'QUEUED'", "the state tables change by migration only"),
     ],
@@ -217,6 +242,13 @@ def test_nothing_starts_in_the_middle(database: sqlite3.Connection, conflict: st
         ("artifact SET manifest = 'other'", "an artifact never changes what it holds"),
         ("artifact SET fence = 2", "an artifact never changes what it holds"),
         ("artifact SET nonce = 'other'", "an artifact never changes what it holds"),
+        ("campaign SET most_tasks = 9", "what a campaign allows never changes"),
+        ("campaign SET most_attempt_ms = NULL", "what a campaign allows never changes"),
+        ("campaign SET devices = '[]'", "what a campaign allows never changes"),
+        ("campaign SET state = 'CLOSED'", "a campaign is closed by someone"),
+        ("charge SET cost = 0", "a charge never changes what it is for"),
+        ("charge SET campaign = 'Y'", "a charge never changes what it is for"),
+        ("charge SET attempt_ms = 0", "a charge never changes what it is for"),
         ("event SET text = ''", "events are only added"),
         ("failed_attempt SET failure = ''", "a recorded failure never changes"),
     ],
@@ -238,6 +270,8 @@ def test_a_change_is_refused(database: sqlite3.Connection, conflict: str, change
         ("quarantine", "evidence is never deleted"),
         ("quarantine_decision", "decisions are never deleted"),
         ("artifact", "records of artifacts are never deleted"),
+        ("campaign", "campaigns are never deleted, and their names are never used again"),
+        ("charge", "charges are never deleted"),
         ("event", "events are only added"),
         ("failed_attempt", "failures are never deleted"),
     ],
@@ -296,6 +330,8 @@ def test_only_an_attempt_that_nobody_was_bound_to_is_offered_again(
         FAILED.format("OR REPLACE", "other"),
         ARTIFACT.format("OR REPLACE", "other", "ACCEPTED"),
         ADOPTION.format("OR REPLACE", "bob"),
+        CAMPAIGN.format("OR REPLACE", "X", "OPEN"),
+        CHARGE.format("OR REPLACE", "T", "X", "RESERVED", 0, 1),
     ],
 )
 def test_a_replacement_is_a_deletion(database: sqlite3.Connection, statement: str) -> None:
