@@ -11,7 +11,7 @@ Line = dict[str, Any]
 
 
 def event(number: int, **changes: Any) -> Line:
-    row: Line = {name: "" for name in COLUMNS}
+    row: Line = dict.fromkeys(COLUMNS, "")
     row |= {"event_id": number, "at_ms": 1_000 + number, "kind": "lost", "principal": "coordinator"}
     row |= {"site": None, "task_id": None, "worker_id": None, "text": f"No {number}"}
     return {"event": row | changes}

@@ -16,7 +16,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final, get_args
 
-from tests.mutants import acceptance, cancellations, decisions, executors, files, lifetimes, workers
+from tests.mutants import acceptance, audit, cancellations, decisions, executors, files, lifetimes, workers
 from tests.mutants.bench import Ask, Bench
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 MUTANTS: Final = (
     *acceptance.MUTANTS,
+    *audit.MUTANTS,
     *cancellations.MUTANTS,
     *decisions.MUTANTS,
     *executors.MUTANTS,

@@ -16,6 +16,10 @@ from tenure.protocol.envelope import Retry, Scope
 from tests.scripted_fleet import EXPIRY_MS, ScriptedFleet, envelope
 
 Row = dict[str, Any]
+FORGED = (
+    "INSERT INTO event (event_id, at_ms, kind, principal, text) "
+    "SELECT MAX(event_id) + 1, 0, 'adopted', 'person:ada', 'Never.' FROM event"
+)
 
 
 @pytest.fixture
@@ -64,9 +68,7 @@ def events(fleet: ScriptedFleet, **only: Any) -> list[Row]:
 
 def steps(fleet: ScriptedFleet, task_id: str) -> list[tuple[str, str, str, str]]:
     """A task's events as kind, principal, before and after."""
-    return [
-        (row["kind"], row["principal"], row["before"], row["after"]) for row in events(fleet, task_id=task_id)
-    ]
+    return [(row["kind"], row["principal"], row["before"], row["after"]) for row in events(fleet, task_id=task_id)]
 
 
 def lost(fleet: ScriptedFleet, **fields: Any) -> str:
@@ -246,11 +248,7 @@ def test_a_transaction_that_is_undone_leaves_neither_events_nor_a_seal(fleet: Sc
         ("UPDATE seal SET digest = (SELECT digest FROM seal WHERE seal_id = 1) WHERE seal_id = 3", "changed"),
         ("UPDATE event SET event_id = -event_id WHERE event_id < 3", "missing"),
         ("UPDATE world SET created_at_ms = created_at_ms + 1", "changed"),
-        (
-            "INSERT INTO event (event_id, at_ms, kind, principal, text) "
-            "SELECT MAX(event_id) + 1, 0, 'adopted', 'person:ada', 'Never.' FROM event",
-            "unsealed",
-        ),
+        (FORGED, "unsealed"),
     ],
 )
 def test_what_is_done_to_the_file_is_found(fleet: ScriptedFleet, statement: str, finding: str) -> None:
@@ -270,18 +268,15 @@ def test_an_end_that_was_cut_off_with_its_seals_is_found_by_an_anchor(fleet: Scr
     early = anchor_of(fleet)
     lost(fleet)
     late = anchor_of(fleet)
-    cut = early.last_event
-    tamper(fleet, f"DELETE FROM event WHERE event_id > {cut}", f"DELETE FROM seal WHERE last_event > {cut}")
+    assert early.seal_id == 1
+    tail = "DELETE FROM event WHERE event_id > (SELECT last_event FROM seal WHERE seal_id = 1)"
+    tamper(fleet, tail, "DELETE FROM seal WHERE seal_id > 1")
     assert kinds(fleet) == []
     assert kinds(fleet, early) == []
     assert kinds(fleet, early, late) == ["cut"]
 
 
 def test_a_coordinator_goes_on_after_somebody_wrote_past_the_seals_and_that_stays_visible(fleet: ScriptedFleet) -> None:
-    tamper(
-        fleet,
-        "INSERT INTO event (event_id, at_ms, kind, principal, text) "
-        "SELECT MAX(event_id) + 1, 0, 'adopted', 'person:ada', 'Never.' FROM event",
-    )
+    tamper(fleet, FORGED)
     fleet.submit()
     assert kinds(fleet) == ["unsealed"]
