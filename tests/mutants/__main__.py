@@ -16,7 +16,18 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final, get_args
 
-from tests.mutants import acceptance, audit, cancellations, decisions, executors, files, lifetimes, workers
+from tests.mutants import (
+    acceptance,
+    audit,
+    campaigns,
+    cancellations,
+    decisions,
+    executors,
+    files,
+    lifetimes,
+    principals,
+    workers,
+)
 from tests.mutants.bench import Ask, Bench
 
 if TYPE_CHECKING:
@@ -27,12 +38,14 @@ if TYPE_CHECKING:
 
 MUTANTS: Final = (
     *acceptance.MUTANTS,
+    *campaigns.MUTANTS,
     *audit.MUTANTS,
     *cancellations.MUTANTS,
     *decisions.MUTANTS,
     *executors.MUTANTS,
     *files.MUTANTS,
     *lifetimes.MUTANTS,
+    *principals.MUTANTS,
     *workers.MUTANTS,
 )
 _WIDTH: Final = 30
