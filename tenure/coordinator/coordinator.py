@@ -31,7 +31,7 @@ from tenure.coordinator import (
 )
 from tenure.coordinator.curator import Curator
 from tenure.coordinator.intake import Intake
-from tenure.coordinator.journal import COORDINATOR, person_actor, site_actor
+from tenure.coordinator.journal import COORDINATOR, Step, person_actor, site_actor
 from tenure.coordinator.limits import InboxLimits
 from tenure.coordinator.quotas import Quotas
 from tenure.coordinator.turn import Memory, Outgoing, Turn
@@ -193,7 +193,8 @@ class Coordinator:
             self._limits.charge_unreadable(delivery)
             where = f"the inbox of {site}" if site else f"the requests of {person}"
             if self._memory.is_first_refusal(where, error.message):
-                turn.record("malformed", f"An entry on {where} was dropped: {error.message}")
+                text = f"An entry on {where} was dropped: {error.message}"
+                turn.record("malformed", text, step=Step(reason=error.code))
                 LOG.warning("an entry on %s was dropped: %s", where, error.message)
         turn.actor = COORDINATOR
         self._memory.attended = COORDINATOR.principal
