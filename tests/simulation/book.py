@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
 from tests.simulation.contents import bundle_named
+from tests.simulation.executions import home_of
 from tests.simulation.history import Missing, Saved
 
 if TYPE_CHECKING:
@@ -77,21 +78,21 @@ class Book:
             how = "died"
         return task.kind, takes_ms, how
 
-    def save(self, binding: Binding, text: str) -> Bundle:
+    def save(self, worker: str, binding: Binding, text: str) -> Bundle:
         """Stage what a run has made, whole."""
         bundle = bundle_named(text)
-        self.shelf.stage(binding, bundle)
+        self.shelf.stage(home_of(worker), binding, bundle)
         digest = bundle.manifest.digest
         self.history.add(Saved(self.history.engine.now, binding.task_id, binding.fence, binding.nonce, digest))
         return bundle
 
-    def outputs(self, run: Run) -> Bundle | None:
+    def outputs(self, worker: str, run: Run) -> Bundle | None:
         """What a run leaves; now and then it was never staged."""
         task, binding = self.tasks[run.binding.digest], run.binding
         if run.how != "value" or not self.dice.chance(task.leaves):
             return None
         text = f"outputs of run {run.number}"
         if not self.dice.chance(task.lies):
-            return self.save(binding, text)
+            return self.save(worker, binding, text)
         self.history.add(Missing(self.history.engine.now, binding.task_id, binding.fence, binding.nonce))
         return bundle_named(text)

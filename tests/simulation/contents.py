@@ -57,9 +57,9 @@ class Shelf:
         self.objects: dict[str, int] = {}
         self.staged: dict[Place, dict[str, int]] = {}
 
-    def stage(self, binding: Binding, bundle: Bundle) -> None:
-        """What an executor stages."""
-        place = (binding.task_id, binding.fence, binding.nonce)
+    def stage(self, site: str, binding: Binding, bundle: Bundle) -> None:
+        """What an executor of that site stages."""
+        place = (site, binding.task_id, binding.fence, binding.nonce)
         self.staged.setdefault(place, {})[bundle.manifest.digest] = self.history.engine.now
 
     def carry(self, job: Job) -> Ended:

@@ -229,7 +229,7 @@ class Crew(Process):
     def _save(self, slot: Slot, run: Run, step: int) -> None:
         """A run that still goes on makes a checkpoint."""
         if slot.runs.get(run.call) is run and run.frozen_at < 0:
-            bundle = self.book.save(run.binding, f"checkpoint {step} of run {run.number}")
+            bundle = self.book.save(self.worker, run.binding, f"checkpoint {step} of run {run.number}")
             self._say(CheckpointSaved(slot.index, run.call, f"step-{step}", bundle))
 
     def _plan_end(self, slot: Slot, run: Run) -> None:
@@ -249,7 +249,7 @@ class Crew(Process):
             return
         del slot.runs[run.call]
         self.history.add(Ended(self.engine.now, run.number, run.how, run.value))
-        run.duration_ms, run.outputs = self.engine.now - run.began_at, self.book.outputs(run)
+        run.duration_ms, run.outputs = self.engine.now - run.began_at, self.book.outputs(self.worker, run)
         if slot.command:
             self._tree_over(slot, gone=True, run=run)
             return
