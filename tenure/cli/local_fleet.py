@@ -13,6 +13,7 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
+from tenure.broker.keys import DEFAULT_SITE
 from tenure.cli.broker import embedded, write_url_file
 from tenure.cli.parts import Part, PartPlan
 from tenure.errors import FleetError, UsageError
@@ -122,7 +123,8 @@ class LocalFleet:
     def start_worker(self, name: str, options: Sequence[str]) -> Part:
         """Start a worker under that id."""
         state = str(self._plan.folder)
-        own = ["worker", "--json", "--worker-id", name, "--state-dir", state]
+        # The broker of one's own knows no users, whatever site this host's settings name.
+        own = ["worker", "--json", "--site", DEFAULT_SITE, "--worker-id", name, "--state-dir", state]
         return self._start(name, [*own, *self._connection(), *options])
 
     def tend(self) -> None:
