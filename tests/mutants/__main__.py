@@ -26,6 +26,7 @@ from tests.mutants import (
     files,
     lifetimes,
     principals,
+    sites,
     workers,
 )
 from tests.mutants.bench import Ask, Bench
@@ -46,6 +47,7 @@ MUTANTS: Final = (
     *files.MUTANTS,
     *lifetimes.MUTANTS,
     *principals.MUTANTS,
+    *sites.MUTANTS,
     *workers.MUTANTS,
 )
 _WIDTH: Final = 30

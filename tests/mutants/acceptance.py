@@ -138,8 +138,8 @@ BINDING: Final = (
         "any_site_heard",
         "a worker is known by the inbox that it uses",
         _REPORTS,
-        "    if known_site != site:\n        return Reason.WRONG_SITE\n",
-        "",
+        "    if known_site != site or (",
+        "    if (",
     ),
 )
 

@@ -106,15 +106,15 @@ DIRECTIVES: Final = (
         "nobody_approved",
         "a further attempt needs a directive that somebody has approved",
         _DIRECTIVES,
-        '        _approve(turn, directive_id, POLICY, f"lost attempt',
-        '        str(turn) or _approve(turn, directive_id, POLICY, f"lost attempt',
+        '        _allow(turn, lease, directive_id, f"lost attempt',
+        '        str(turn) or _allow(turn, lease, directive_id, f"lost attempt',
     ),
     mutant(
         "loss_counts_as_failure",
         "a lost lease is never counted as a failure",
         _DIRECTIVES,
-        "again(turn, lease, capability, (1, 0), backoff_ms(retry, lost_count))",
-        "again(turn, lease, capability, (0, 1), backoff_ms(retry, lost_count))",
+        "again(turn, lease, capability, (1, 0), wait_ms)",
+        "again(turn, lease, capability, (0, 1), wait_ms)",
     ),
     mutant(
         "failure_spends_losses",
@@ -235,8 +235,8 @@ WIRE: Final = (
         "unsettled_not_read",
         "what was received and not settled before a fault is read again",
         _COORDINATOR,
-        "        while received := self._broker.unsettled(",
-        "        while received := [] and self._broker.unsettled(",
+        "        while received := self._intake.unsettled(",
+        "        while received := None and self._intake.unsettled(",
     ),
 )
 
@@ -287,7 +287,7 @@ RECOVERY: Final = (
         "younger_agent_forgotten",
         "a worker that has left counts as one who could have taken an offer that its last agent is younger than",
         _SWEEPER,
-        'turn.store.rows("younger_agents", (lease.fence, lease.capability))',
+        'turn.store.rows("younger_agents", (lease.fence, lease.site, lease.capability))',
         "()",
     ),
     mutant(

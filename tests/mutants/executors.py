@@ -95,8 +95,8 @@ BINDING: Final = (
         "launched_under_one_fence",
         "an offer that an executor may be on its way to is not published again under its fence",
         _SWEEPER,
-        "        if is_away or lease.launched:\n",
-        "        if is_away:\n",
+        "        if is_away or lease.launched or _has",
+        "        if is_away or _has",
     ),
     _schema(
         "attempt_of_a_holder_offered_again",

@@ -48,7 +48,7 @@ RESULTS: Final = (
         "        _refuse(turn, worker, report)\n        if verified is not None:\n"
         "            from tenure.coordinator.errands import Promotion\n"
         "            at = (binding.task_id, binding.fence, binding.attempt, 'outputs', 0, '')\n"
-        "            turn.ask_porter(Promotion(Artifact(*at, verified, place_of(binding))))\n"
+        "            turn.ask_porter(Promotion(Artifact(*at, verified, place_of(worker.site, binding))))\n"
         "        return\n    lease.printed",
     ),
     mutant(
@@ -158,7 +158,7 @@ QUARANTINE: Final = (
         "adopted_although_false",
         "only a result that was merely late is adopted",
         _ADOPTION,
-        "    if reason not in _TOO_LATE or evidence.reason == Reason.WRONG_SITE:\n",
+        "    if reason not in _TOO_LATE or evidence.reason in _NEVER:\n",
         "    if reason is None:\n",
     ),
     mutant(

@@ -23,7 +23,10 @@ def fleet(tmp_path: Path) -> Iterator[ScriptedFleet]:
 
 def issue(fleet: ScriptedFleet, site: str = "north", *capabilities: str, most_leases: int = 0) -> None:
     ask = IssueSite(
-        site=site, capabilities=capabilities or ("cpu",), most_leases=most_leases, secret_digest=site.encode().hex().ljust(64, "0")
+        site=site,
+        capabilities=capabilities or ("cpu",),
+        most_leases=most_leases,
+        secret_digest=site.encode().hex().ljust(64, "0"),
     )
     assert fleet.client.ask(ask).refusal is None
 

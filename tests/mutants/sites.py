@@ -1,0 +1,152 @@
+"""Mutants of what keeps sites apart, and of what happens to one that is thrown out."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.mutants.mutant import Edit, Mutant, mutant
+
+_ACCEPTANCE: Final = "coordinator/acceptance.py"
+_DEALING: Final = "coordinator/dealing.py"
+_DIRECTIVES: Final = "coordinator/directives.py"
+_MEMBERSHIP: Final = "coordinator/membership.py"
+_REPORTS: Final = "coordinator/reports.py"
+_SITES: Final = "coordinator/sites.py"
+_SWEEPER: Final = "coordinator/sweeper.py"
+
+APART: Final = (
+    Mutant(
+        "bound_at_another_site",
+        "a lease is bound only to a worker of the site that it was offered to",
+        (
+            Edit(_ACCEPTANCE, "    if worker.site != lease.site:\n        return False\n", ""),
+            Edit(
+                "coordinator/store/sql/lease.sql",
+                "AND digest = ? AND site_id = ? AND state = 'OFFERED'",
+                "AND digest = ? AND ? <> '' AND state = 'OFFERED'",
+            ),
+            Edit(
+                "coordinator/store/migrations/0005_sites.sql",
+                "WHERE worker_id = NEW.worker_id AND site_id <> NEW.site_id)",
+                "WHERE worker_id = NEW.worker_id AND site_id <> NEW.site_id AND site_id = '')",
+            ),
+        ),
+    ),
+    mutant(
+        "late_word_of_another_site",
+        "nothing that another site says of a lease is merely late",
+        _ACCEPTANCE,
+        "    if lease[10] != who.site:\n        return Reason.WRONG_SITE\n",
+        "",
+    ),
+    mutant(
+        "names_of_others",
+        "a worker's id begins with the name of its site, and of no other",
+        _REPORTS,
+        " or (worker is None and turn.memory.sites.home_of(report.worker_id) != site):",
+        ":",
+    ),
+    mutant(
+        "more_than_granted",
+        "a site offers only what it was granted",
+        _MEMBERSHIP,
+        "return frozenset(offered) & self.capabilities if self.capabilities else frozenset(offered)",
+        "return frozenset(offered)",
+    ),
+    mutant(
+        "label_of_another_site",
+        "where a worker is, the coordinator says",
+        _MEMBERSHIP,
+        "frozenset(label for label in claimed if label[0] != SITE_LABEL) |",
+        "frozenset(label for label in claimed) |",
+    ),
+    mutant(
+        "more_leases_than_allowed",
+        "a site holds no more leases than it may",
+        "coordinator/scheduler.py",
+        "            credit = min(credit, known.most_leases - turn.leases.of_sites[site])\n",
+        "            credit = min(credit, known.most_leases)\n",
+    ),
+    mutant(
+        "full_site_is_chosen",
+        "nothing is directed to a site that holds as many leases as it may",
+        _MEMBERSHIP,
+        "if 0 < site.most_leases <= holding.get(name, 0)",
+        "if 0 < site.most_leases < holding.get(name, 0)",
+    ),
+    mutant(
+        "boaster_first",
+        "a site that says it has endless room gets no more than others",
+        _DEALING,
+        "(site in idle, holding.get(site, 0), site)",
+        "(site in idle, -rooms[site], site)",
+    ),
+    mutant(
+        "idle_first",
+        "a site that lets offers lie comes last",
+        _DEALING,
+        "(site in idle, holding.get(site, 0), site)",
+        "(False, holding.get(site, 0), site)",
+    ),
+    mutant(
+        "lies_for_good",
+        "what a site lets lie goes to another one that has room",
+        _SWEEPER,
+        " or _has_other_site(turn, lease, open_envelope(task[3])):",
+        ":",
+    ),
+)
+
+REVOKED: Final = (
+    mutant(
+        "revoked_is_asked_for_more",
+        "what a revoked site says is refused as such",
+        _REPORTS,
+        "_stranger(turn, site, report, worker, event) if known is not None else Reason.SITE_REVOKED",
+        "_stranger(turn, site, report, worker, event)",
+    ),
+    mutant(
+        "replaced_at_once",
+        "what a revoked site ran is replaced only when a worker that hears of nothing has stopped it",
+        _SITES,
+        'was revoked", expiry_ms(lease.ttl_ms))',
+        'was revoked", lease.ttl_ms * 0)',
+    ),
+    mutant(
+        "allowed_at_once",
+        "a person's word replaces what a revoked site ran no earlier",
+        _DIRECTIVES,
+        "may_run=reason == Cause.SITE_REVOKED",
+        "may_run=reason is None",
+    ),
+    mutant(
+        "cancelled_unproved_there",
+        "what is being cancelled at a revoked site is over when its lease is",
+        _SITES,
+        "    if lease.stopping:\n        return False\n",
+        "",
+    ),
+    mutant(
+        "unstarted_there",
+        "what starts on its claim may be running at a site that is revoked",
+        _SITES,
+        'if lease.state is LeaseState.OFFERED and lease.start == "granted":',
+        "if lease.state is LeaseState.OFFERED:",
+    ),
+    mutant(
+        "revoked_result_adopted",
+        "a result of a revoked site is never adopted",
+        "coordinator/adoption.py",
+        "frozenset({Reason.WRONG_SITE, Reason.SITE_REVOKED})",
+        "frozenset({Reason.WRONG_SITE})",
+    ),
+    mutant(
+        "leftovers_of_a_site",
+        "nothing is left at the broker of a site that was revoked",
+        "coordinator/coordinator.py",
+        "            self._broker.sites.forget_site(name, *sites.remains(self._store, name))\n",
+        "",
+    ),
+)
+
+MUTANTS: Final = (*APART, *REVOKED)
