@@ -32,6 +32,12 @@ def trials(tmp_path: Path, record_property: Callable[[str, object], None]) -> It
     assert not late, late
 
 
+@pytest.fixture
+def reconnect_trials() -> int:
+    """How many reconnects the long run makes."""
+    return int(os.environ.get("RECONNECT_TRIALS", "500"))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if hasattr(terminalreporter.config, "workerinput"):
         return  # the process that started this one sums up for all
