@@ -112,6 +112,8 @@ class Fleet:
     processes: dict[str, Process] = field(default_factory=dict[str, Process])
     address: str | None = None
     """Where the parts find the broker, when that is not where it listens."""
+    addresses: dict[str, str] = field(default_factory=dict[str, str])
+    """Where single parts find it, by their names, when that is not as the others do."""
     env: dict[str, str] = field(default_factory=dict[str, str])
     """What else the parts find in their environment."""
     _server: Server | None = None
@@ -155,7 +157,7 @@ class Fleet:
         return self._start(worker.name, ["-m", "tenure", "worker", *options], worker.url)
 
     def _start(self, name: str, arguments: Sequence[str], url: str | None) -> Process:
-        env = {"TENURE_BROKER_URL": url or self.url, "PYTHONPATH": str(ROOT), **self.env}
+        env = {"TENURE_BROKER_URL": url or self.addresses.get(name, self.url), "PYTHONPATH": str(ROOT), **self.env}
         process = Process(name, arguments, env, self.folder / f"{name}.log")
         self.processes[name] = process
         process.start()

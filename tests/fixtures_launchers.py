@@ -21,6 +21,8 @@ from typing import Any, Protocol, cast
 from tests.fixtures_services import unavailable
 
 LAUNCHERS = ("local", "rq", "ray", "kubernetes")
+COLUMNS = (*LAUNCHERS, "site")
+"""What the parity suite runs on: `site` is the local launcher at a compute site that has a credential."""
 EXECUTOR = (sys.executable, "-P", "-m", "tenure")
 """The words that start `tenure` on this machine."""
 

@@ -6,26 +6,47 @@ import os
 import subprocess
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Unpack, cast
+from urllib.parse import urlsplit
 
 import psutil
 
+from tenure.broker.credentials import digest_of
+from tenure.broker.principals import Principal
 from tenure.client.handle import Handle
 from tenure.client.options import SubmitOptions
 from tenure.protocol.client_messages import Query
+from tenure.protocol.principal_messages import IssueSite
 from tests import fixtures_launched_handlers as handlers
 from tests.fault.instrument import Instrument, Records
 from tests.fixtures_fleet import HANDLERS, ROOT, Fleet, Worker, open_fleet
-from tests.fixtures_launchers import EXECUTOR, LAUNCHERS, LauncherBench, Premises, as_toml, open_bench, prepare_bench
+from tests.fixtures_launchers import COLUMNS, EXECUTOR, LauncherBench, Premises, as_toml, open_bench, prepare_bench
+from tests.secured import ADMIN, SecuredBroker
+from tests.secured import PASSWORD as ADMIN_PASSWORD
 from tests.waiting import wait_until
 
 PARENT = "parent"
+SITE = "hall"
 PASSWORD = "parity-password"
 SECRET = "parity-secret"
 SLOTS = 4
 PATIENCE_S = 60.0
+
+
+@dataclass(frozen=True)
+class Seat:
+    """Who the parent is, how it and its executors reach the broker, and who may look at everything there."""
+
+    parent: str = PARENT
+    url: str = ""
+    admin: str = f"default:{PASSWORD}"
+
+    @property
+    def password(self) -> str:
+        """What may be seen nowhere."""
+        return urlsplit(self.url).password or PASSWORD
 
 
 @dataclass
@@ -36,6 +57,7 @@ class Parity:
     fleet: Fleet
     bench: LauncherBench
     folder: Path
+    seat: Seat = field(default_factory=Seat)
 
     @property
     def records(self) -> Records:
@@ -81,7 +103,7 @@ class Parity:
     def run_by_hand(self, ticket: str) -> subprocess.CompletedProcess[str]:
         """Start an executor with that ticket beside the launcher, and wait for its end."""
         address = self.folder / "by_hand.url"
-        address.write_text(self.fleet.url)
+        address.write_text(self.seat.url or self.fleet.url)
         allowed = ("--allow", HANDLERS, "--allow", handlers.__name__)
         argv = [*EXECUTOR, "run-assignment", "--broker-url-file", str(address), *allowed, "--ticket", ticket]
         env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
@@ -89,11 +111,11 @@ class Parity:
 
     def journal(self) -> str:
         """What the parent has in hand."""
-        return (self.fleet.folder / "workers" / PARENT / "launches.jsonl").read_text()
+        return (self.fleet.folder / "workers" / self.seat.parent / "launches.jsonl").read_text()
 
     def broker_keys(self) -> list[str]:
         """All keys at the broker."""
-        connection = self.fleet.server.connect(user=f"default:{PASSWORD}")
+        connection = self.fleet.server.connect(user=self.seat.admin)
         try:
             return [key.decode() for key in cast("list[bytes]", connection.call("KEYS", "*"))]
         finally:
@@ -103,12 +125,13 @@ class Parity:
         """Start the parent, or its next agent, with `more` options."""
         file = self.folder / "launcher.toml"
         # Substrates that come with Tenure find `tenure` beside the interpreter; others must be told.
-        executor = {} if self.name in LAUNCHERS else {"executor": {"program": EXECUTOR}}
+        executor = {} if self.name in COLUMNS else {"executor": {"program": EXECUTOR}}
         file.write_text(as_toml({**self.bench.options, **executor}))
-        options = ("--launcher", self.name, "--launcher-file", str(file), "--enable-writes")
+        launcher = "local" if self.name == "site" else self.name
+        options = ("--launcher", launcher, "--launcher-file", str(file), "--enable-writes")
         allowed = ("--allow", handlers.__name__)
-        self.fleet.start_worker(Worker(PARENT, SLOTS, 5_000, options=(*options, *allowed, *more)))
-        self.fleet.wait_for_workers(PARENT)
+        self.fleet.start_worker(Worker(self.seat.parent, SLOTS, 5_000, options=(*options, *allowed, *more)))
+        self.fleet.wait_for_workers(self.seat.parent)
 
 
 def _words(process: psutil.Process) -> list[str]:
@@ -127,16 +150,20 @@ def ticket_of(words: list[str], task_id: str) -> str:
 def open_parity(name: str, folder: Path, *import_path: str) -> Generator[Parity]:
     """A fleet with a password at its broker, whose only worker has that launcher."""
     prepare_bench(name)
-    with open_fleet_of_nobody(folder) as fleet:
+    open_fleet_there = open_fleet_with_site if name == "site" else open_fleet_of_nobody
+    with open_fleet_there(folder) as fleet:
         fleet.env["PYTHONPATH"] = os.pathsep.join((str(ROOT), *import_path))
         bench_folder = folder / "bench"
         bench_folder.mkdir()
         with open_bench(name, Premises(bench_folder, fleet.url)) as bench:
             parity = Parity(name, fleet, bench, folder)
+            if name == "site":
+                parent = f"{SITE}.{PARENT}"
+                parity.seat = Seat(parent, fleet.addresses[parent], f"{ADMIN}:{ADMIN_PASSWORD}")
             parity.start_parent()
             yield parity
-            fleet.processes[PARENT].signal(15)
-            assert fleet.processes[PARENT].wait(60) == 0
+            fleet.processes[parity.seat.parent].signal(15)
+            assert fleet.processes[parity.seat.parent].wait(60) == 0
 
 
 @contextmanager
@@ -148,4 +175,25 @@ def open_fleet_of_nobody(folder: Path) -> Generator[Fleet]:
         fleet.env["HOST_SECRET"] = SECRET
 
     with open_fleet(folder, (), server_options=("--requirepass", PASSWORD), prepare=prepare) as fleet:
+        yield fleet
+
+
+@contextmanager
+def open_fleet_with_site(folder: Path) -> Generator[Fleet]:
+    """A broker that lets nobody in without a credential, and a compute site whose parent has none but its own."""
+    users = folder / "users.acl"
+    users.write_text(f"user default off\nuser {ADMIN} on #{digest_of(ADMIN_PASSWORD)} ~* &* +@all\n")
+    secrets: dict[Principal, str] = {}
+
+    def prepare(fleet: Fleet) -> None:
+        secured = SecuredBroker(fleet.server, folder, secrets=secrets)
+        secured.open()
+        fleet.address = secured.person_url("default")
+        fleet.addresses["coordinator"] = secured.coordinator_url
+        fleet.addresses[f"{SITE}.{PARENT}"] = secured.site_url(SITE, ("default",))
+        fleet.env["HOST_SECRET"] = SECRET
+
+    with open_fleet(folder, (), server_options=("--aclfile", str(users)), prepare=prepare) as fleet:
+        digest = digest_of(secrets[Principal("main", "site", SITE)])
+        fleet.client.ask(IssueSite(site=SITE, capabilities=("default",), secret_digest=digest))
         yield fleet

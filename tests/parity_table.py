@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from tests.fixtures_launchers import LAUNCHERS, bench_module
+from tests.fixtures_launchers import COLUMNS, bench_module
 
 CASES: Mapping[str, str] = MappingProxyType(
     {
@@ -41,7 +41,7 @@ _NOT_YET = "no bench yet"
 def promised() -> dict[tuple[str, str], str]:
     """What the suite asks, by case and launcher: "yes", or why it cannot be."""
     found: dict[tuple[str, str], str] = {}
-    for name in LAUNCHERS:
+    for name in COLUMNS:
         module = bench_module(name)
         for case in CASES:
             found[case, name] = _NOT_YET if module is None else module.EXEMPT.get(case, "yes")
@@ -50,14 +50,14 @@ def promised() -> dict[tuple[str, str], str]:
 
 def lines(cells: Mapping[tuple[str, str], str]) -> list[str]:
     """The table as Markdown."""
-    head = ["case", *(f"`{name}`" for name in LAUNCHERS)]
-    rows = [[words, *(cells.get((case, name), "-") for name in LAUNCHERS)] for case, words in CASES.items()]
+    head = ["case", *(f"`{name}`" for name in COLUMNS)]
+    rows = [[words, *(cells.get((case, name), "-") for name in COLUMNS)] for case, words in CASES.items()]
     return ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
 
 
 def columns(cells: Mapping[tuple[str, str], str]) -> list[str]:
     """The table for a terminal."""
-    rows = [["case", *LAUNCHERS], *([case, *(cells.get((case, name), "-") for name in LAUNCHERS)] for case in CASES)]
+    rows = [["case", *COLUMNS], *([case, *(cells.get((case, name), "-") for name in COLUMNS)] for case in CASES)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 

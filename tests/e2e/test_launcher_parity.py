@@ -23,8 +23,8 @@ from tenure.protocol.worker_messages import Cause
 from tests import fixtures_launched_handlers as handlers
 from tests.fault.instrument import Instrument, check
 from tests.fixtures_fleet_handlers import count
-from tests.fixtures_launchers import LAUNCHERS, bench_module
-from tests.fixtures_parity import PARENT, PASSWORD, PATIENCE_S, SECRET, Parity, open_parity, ticket_of
+from tests.fixtures_launchers import COLUMNS, bench_module
+from tests.fixtures_parity import PATIENCE_S, SECRET, Parity, open_parity, ticket_of
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(180)
@@ -54,7 +54,7 @@ def fleets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
         yield fleet_of
 
 
-@pytest.fixture(params=LAUNCHERS)
+@pytest.fixture(params=COLUMNS)
 def parity(request: pytest.FixtureRequest, fleets: Callable[[str], Parity]) -> Parity:
     module = bench_module(request.param)
     case = request.node.originalname.removeprefix("test_")
@@ -77,7 +77,7 @@ def test_success(parity: Parity) -> None:
     assert handle.result(PATIENCE_S) == 42
     (lease,) = parity.leases(handle)
     assert lease["state"] == "COMPLETED"
-    assert lease["worker_id"].startswith(f"{PARENT}.x")
+    assert lease["worker_id"].startswith(f"{parity.seat.parent}.x")
 
 
 def test_failure(parity: Parity) -> None:
@@ -217,8 +217,8 @@ def test_environment(parity: Parity, instrument: Instrument) -> None:
     parity.wait_for_start(instrument, handle)
     executor = parity.executor(handle)
     for process in (executor, *executor.children(recursive=True)):
-        assert PASSWORD not in " ".join(process.cmdline())
-        assert not {PASSWORD, SECRET} & set(" ".join(process.environ().values()).split())
+        assert parity.seat.password not in " ".join(process.cmdline())
+        assert not {parity.seat.password, SECRET} & set(" ".join(process.environ().values()).split())
         assert "HOST_SECRET" not in process.environ()
     instrument.let_go()
     handle.result(PATIENCE_S)
@@ -226,7 +226,7 @@ def test_environment(parity: Parity, instrument: Instrument) -> None:
     found = parity.submit(handlers.environment).result(PATIENCE_S)
     assert "HOST_SECRET" not in found
     assert not [name for name in found if name.startswith("TENURE_BROKER")]
-    assert PASSWORD not in " ".join(found.values())
+    assert parity.seat.password not in " ".join(found.values())
 
 
 def test_worker_killed(parity: Parity, instrument: Instrument) -> None:
@@ -235,7 +235,7 @@ def test_worker_killed(parity: Parity, instrument: Instrument) -> None:
     handle = parity.work(instrument, 0)
     parity.wait_for_start(instrument, handle)
     executor = parity.executor(handle)
-    parity.fleet.processes[PARENT].kill()
+    parity.fleet.processes[parity.seat.parent].kill()
     parity.start_parent()
 
     assert parity.executor(handle).pid == executor.pid
@@ -253,7 +253,7 @@ def test_nothing_left(parity: Parity) -> None:
     wait_until(lambda: not parity.executors(handle), "its executor has ended", PATIENCE_S)
     wait_until(lambda: handle.task_id not in parity.journal(), "the worker has forgotten it", PATIENCE_S)
     (lease,) = parity.leases(handle)
-    assert any(PARENT in key for key in parity.broker_keys())
+    assert any(parity.seat.parent in key for key in parity.broker_keys())
 
     def left() -> list[str]:
         return [key for key in parity.broker_keys() if lease["worker_id"] in key]

@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-from tests.fixtures_launchers import LAUNCHERS, bench_module
+from tests.fixtures_launchers import COLUMNS, bench_module
 from tests.parity_table import CASES, in_page, lines, promised
 
 ROOT = Path(__file__).parents[2]
@@ -22,6 +22,6 @@ def test_every_case_is_a_test_and_every_test_a_case() -> None:
 
 
 def test_only_cases_that_there_are_are_exempt() -> None:
-    for name in LAUNCHERS:
+    for name in COLUMNS:
         module = bench_module(name)
         assert module is None or module.EXEMPT.keys() <= CASES.keys()
