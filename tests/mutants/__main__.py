@@ -26,6 +26,7 @@ from tests.mutants import (
     files,
     lifetimes,
     principals,
+    rights,
     sites,
     workers,
 )
@@ -47,6 +48,7 @@ MUTANTS: Final = (
     *files.MUTANTS,
     *lifetimes.MUTANTS,
     *principals.MUTANTS,
+    *rights.MUTANTS,
     *sites.MUTANTS,
     *workers.MUTANTS,
 )
