@@ -8,7 +8,7 @@ from typing import TypeVar
 import pytest
 
 from tests.simulation.campaign import Folders, quiet_logs, run_seed
-from tests.simulation.checker import check
+from tests.simulation.checker import LIAR, check
 from tests.simulation.history import (
     DirectiveRow,
     Ended,
@@ -17,6 +17,7 @@ from tests.simulation.history import (
     LeaseRow,
     Lie,
     ResultRow,
+    SiteRow,
     Started,
     Submitted,
     TaskRow,
@@ -107,7 +108,7 @@ def test_an_accepted_lie_is_seen(calm: list[Fact]) -> None:
 def test_a_lie_of_the_holder_is_seen_by_what_is_wrong_in_it(calm: list[Fact]) -> None:
     result, _, _ = good_end(calm)
     mine = [
-        replace(fact, worker="liar") if isinstance(fact, LeaseRow | ResultRow) and fact.task == result.task else fact
+        replace(fact, worker=LIAR) if isinstance(fact, LeaseRow | ResultRow) and fact.task == result.task else fact
         for fact in calm
     ]
     lied = [
@@ -115,8 +116,35 @@ def test_a_lie_of_the_holder_is_seen_by_what_is_wrong_in_it(calm: list[Fact]) ->
         for fact in mine
     ]
     for wrong in ("digest", "attempt", "world", "run"):
-        lie = Lie(0, '"lie 1"', "liar", result.task, result.fence, result.nonce, wrong)
+        lie = Lie(0, '"lie 1"', LIAR, result.task, result.fence, result.nonce, wrong)
         assert found([lie, *lied], f"wrong in {wrong}")
+
+
+def test_a_lease_that_leaves_its_site_is_seen(calm: list[Fact]) -> None:
+    bound = next(fact for fact in calm if isinstance(fact, LeaseRow) and fact.state == "ACTIVE")
+    stolen = replace(bound, worker=LIAR, nonce="stolen")
+    assert found(with_(calm, bound, stolen), f"of site {bound.site} was bound to {LIAR}")
+    assert found(after(calm, bound, replace(bound, site="elsewhere")), "went from site")
+
+
+def test_what_a_revoked_site_is_given_or_completes_is_seen(calm: list[Fact]) -> None:
+    offered = first(calm, LeaseRow)
+    revoked = SiteRow(0, offered.site, "REVOKED")
+    assert found([revoked, *calm], f"is OFFERED at {offered.site}, which was revoked")
+    done = next(fact for fact in calm if isinstance(fact, LeaseRow) and fact.state == "COMPLETED")
+    late = [fact if fact is not done else revoked for fact in calm]
+    assert found(after(late, revoked, done), f"is COMPLETED at {done.site}, which was revoked")
+
+
+def test_a_run_that_a_revoked_site_has_lost_may_go_on_but_not_beside_another(calm: list[Fact]) -> None:
+    run = next(fact for fact in calm if isinstance(fact, Started) and fact.kind == "granted")
+    lease = next(fact for fact in calm if isinstance(fact, LeaseRow) and fact.nonce == run.nonce)
+    lost = replace(lease, at=run.at, state="RELEASED", cause="site_revoked")
+    ended = next(fact for fact in calm if isinstance(fact, Ended) and fact.run == run.run)
+    beside = replace(run, at=ended.at - 1, run=9_999), Ended(ended.at, 9_999, "value", "")
+    told = after(calm, run, lost)
+    assert not found(told, f"while run {run.run} goes on")
+    assert found(after(told, lost, *beside), "overlap")
 
 
 def test_a_directive_that_nobody_gave_is_seen(calm: list[Fact]) -> None:

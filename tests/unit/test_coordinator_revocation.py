@@ -69,9 +69,7 @@ def test_a_retry_waits_until_whoever_hears_of_nothing_has_stopped(fleet: Scripte
     fleet.live(2_000)
 
     assert [hand.ticket.attempt for hand in other.take()] == [2]
-    assert fleet.records.directives(task) == [
-        ("APPROVED", "site_revoked", fleet.records.directives(task)[0][2]),
-    ]
+    assert [row[:2] for row in fleet.records.directives(task)] == [("APPROVED", "site_revoked")]
 
 
 def test_a_person_who_allows_the_next_attempt_waits_as_well(fleet: ScriptedFleet) -> None:
@@ -180,7 +178,7 @@ def test_a_coordinator_that_ended_meanwhile_clears_it_up_later(fleet: ScriptedFl
     at_north(fleet).alive = False
     revoke(fleet)
     fleet.restart()
-    fleet.live(1_000)
+    fleet.live(3_000)
 
     assert fleet.server.stream(fleet.broker.keys.inbox("north")) is None
 

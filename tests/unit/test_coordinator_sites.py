@@ -195,7 +195,7 @@ def test_a_site_gets_only_the_kinds_of_work_that_it_was_granted(fleet: ScriptedF
 def test_the_label_that_says_where_a_worker_is_comes_from_the_coordinator(fleet: ScriptedFleet) -> None:
     issue(fleet)
     at_north(fleet, labels=(("room", "b12"), ("site", "south")))
-    wanted = fleet.submit(requirements=Requirements(labels=(("site", "north"), ("room", "b12"))))
+    wanted = fleet.submit(requirements=Requirements(labels=(("room", "b12"), ("site", "north"))))
     claimed = fleet.submit(requirements=Requirements(labels=(("site", "south"),)))
 
     assert lease(fleet, wanted) == ("north", "OFFERED")
@@ -234,14 +234,27 @@ def test_tasks_are_shared_among_sites_that_have_room(fleet: ScriptedFleet) -> No
 def test_what_a_site_lets_lie_is_given_to_another_one(fleet: ScriptedFleet) -> None:
     issue(fleet)
     at_north(fleet, slots=4)
-    tasks = [fleet.submit(), fleet.submit(requirements=Requirements(labels=(("room", "any"),)))]
-    assert lease(fleet, tasks[0])[0] == "north"
-    honest = fleet.worker(slots=4, labels=(("room", "any"),))
+    task = fleet.submit()
+    assert lease(fleet, task)[0] == "north"
+    honest = fleet.worker(slots=4)
     fleet.live(UNCLAIMED_MS + 3_000)
     later = fleet.submit()
 
-    assert [lease(fleet, task)[0] for task in [*tasks, later]] == ["default"] * 3
-    assert len(honest.take()) == 3
+    assert [lease(fleet, each)[0] for each in (task, later)] == ["default", "default"]
+    assert len(honest.take()) == 2
+
+
+def test_what_was_directed_to_a_site_that_lets_it_lie_goes_elsewhere(fleet: ScriptedFleet) -> None:
+    issue(fleet)
+    room = (("room", "any"),)
+    at_north(fleet, slots=4, labels=room)
+    honest = fleet.worker(slots=2, labels=room)
+    task = fleet.submit(requirements=Requirements(labels=room))
+    assert lease(fleet, task)[0] == "north"
+    fleet.live(UNCLAIMED_MS + 3_000)
+
+    assert lease(fleet, task)[0] == "default"
+    assert len(honest.take()) == 1
 
 
 def test_a_site_that_takes_what_it_is_offered_is_given_more(fleet: ScriptedFleet) -> None:
