@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, final
 
@@ -134,6 +135,7 @@ class Fleet:
 
     def __init__(self) -> None:
         self._workers: dict[str, WorkerView] = {}
+        self._at: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[WorkerView]:
         """The workers, in order of id, so that choices repeat."""
@@ -145,11 +147,19 @@ class Fleet:
 
     def put(self, worker: WorkerView) -> None:
         """Add or replace a worker."""
+        self.remove(worker.worker_id)
         self._workers[worker.worker_id] = worker
+        self._at[worker.site] += 1
 
     def remove(self, worker_id: str) -> None:
         """Forget a worker that has gone OFFLINE."""
-        self._workers.pop(worker_id, None)
+        worker = self._workers.pop(worker_id, None)
+        if worker is not None:
+            self._at[worker.site] -= 1
+
+    def count_at(self, site: str) -> int:
+        """How many workers a site has, executors among them."""
+        return self._at[site]
 
     def parent(self, worker: WorkerView) -> WorkerView | None:
         """The worker that started this executor, if it is known at the executor's site; None for all others."""

@@ -23,7 +23,9 @@ _MEBIBYTE: Final = 1024 * 1024
 class SiteQuotas:
     """The quotas of each site that has a credential of its own."""
 
-    names: int = 10_000
+    workers: int = 5_000
+    """At once, executors among them."""
+    names: int = 5_000
     names_per_s: int = 20
     """Worker ids that were not known before; executors have one for each task."""
     evidence_bytes: int = 1_024 * _MEBIBYTE
@@ -70,10 +72,12 @@ class Quotas:
         self._free = frozenset(free)
         self._sites: dict[str, _Used] = {}
 
-    def may_name(self, site: str, worker_id: str, now_ms: int) -> bool:
-        """Whether a worker of this id, which is not registered, may be answered or registered at this site."""
+    def may_name(self, site: str, worker_id: str, present: int, now_ms: int) -> bool:
+        """Whether a worker that is not registered may be answered or registered at this site, which has `present`."""
         if site in self._free:
             return True
+        if present >= self._rules.workers:
+            return False
         used = self._of(site, now_ms)
         if worker_id in used.known:
             return True

@@ -57,7 +57,7 @@ def take(turn: Turn, site: str, report: Report) -> None:
 
 def _may_be_new(turn: Turn, site: str, worker_id: str) -> bool:
     """Whether a worker that is not registered gets an answer: a site may not make up names without end."""
-    if turn.memory.quotas.may_name(site, worker_id, turn.elapsed_ms):
+    if turn.memory.quotas.may_name(site, worker_id, turn.fleet.count_at(site), turn.elapsed_ms):
         return True
     if turn.memory.is_first_refusal(site, "names"):
         text = f"Site {site} tells of more new workers than its quota allows: some are not answered."
