@@ -35,6 +35,9 @@ _LOOK_PAST: Final = 200
 _LONGER_WORKER_WAIT_MS: Final = 15_000
 """How long a task that no worker has the time for waits before workers are looked at again."""
 
+_FULL_SITE_WAIT_MS: Final = 1_000
+"""How long a task waits that only sites without room have the time for, so that others are looked at meanwhile."""
+
 _SMALLEST_JUMP_MS: Final = 1_000
 """What a clock that is merely kept right moves less than between two turns."""
 
@@ -104,11 +107,14 @@ def _fill(turn: Turn, capability: str) -> None:
         envelope = open_envelope(row[2])
         if ends_early and _must_wait(turn, row[0], envelope):
             continue
-        site = deal.next(partial(_has_time, turn, envelope) if ends_early else None) if len(candidates) < credit else ""
+        if len(candidates) >= credit:
+            turn.memory.ready.add(capability)
+            break
+        site = deal.next(partial(_has_time, turn, envelope) if ends_early else None)
         if site:
             candidates.append((row, envelope, Stream(site, capability)))
         else:
-            turn.memory.ready.add(capability)
+            _wait(turn, row[0], _FULL_SITE_WAIT_MS)
     offer(turn, spared(turn, candidates))
 
 
@@ -116,9 +122,13 @@ def _must_wait(turn: Turn, task_id: str, envelope: Envelope) -> bool:
     """A task that no worker has the time for waits, so that it is not handed to and fro."""
     if not turn.fleet.lacks_time(envelope.capability, envelope.timeout_ms):
         return False
-    turn.store.run("task_waits", (turn.now_ms + _LONGER_WORKER_WAIT_MS, task_id))
-    turn.memory.next_due_ms = 0
+    _wait(turn, task_id, _LONGER_WORKER_WAIT_MS)
     return True
+
+
+def _wait(turn: Turn, task_id: str, wait_ms: int) -> None:
+    turn.store.run("task_waits", (turn.now_ms + wait_ms, task_id))
+    turn.memory.next_due_ms = 0
 
 
 def _has_time(turn: Turn, envelope: Envelope, site: str) -> bool:
