@@ -12,7 +12,7 @@ from tenure.settings import BROKER_URL_FILE, broker_url, inherited_environment, 
 @pytest.fixture(autouse=True)
 def empty_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder without a settings file, an environment without TENURE_*, and a data folder of the test's own."""
-    names = ("BROKER_URL", "BROKER_URL_FILE", "NAMESPACE", "SITE", "PRINCIPAL", "ANSWER_TIMEOUT_S")
+    names = ("BROKER_URL", "BROKER_URL_FILE", "NAMESPACE", "SITE", "PRINCIPAL", "ANSWER_TIMEOUT_S", "CAMPAIGN")
     for name in (*names, "ARTIFACTS", "ARTIFACTS_OPTIONS_FILE"):
         monkeypatch.delenv(f"TENURE_{name}", raising=False)
     monkeypatch.setenv("TENURE_DATA_DIR", str(tmp_path / "data"))
