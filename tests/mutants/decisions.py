@@ -200,12 +200,12 @@ WIRE: Final = (
             Edit(
                 _COORDINATOR,
                 "                scheduler.schedule(turn)\n        except",
-                "                scheduler.schedule(turn)\n                self._talk(turn, received, news or [])\n"
+                "                scheduler.schedule(turn)\n                self._talk(turn, received.taken, news or [])\n"
                 "        except",
             ),
             Edit(
                 _COORDINATOR,
-                "        self._settle_ends(turn, ends)\n        self._talk(turn, received, news or [])\n",
+                "        self._settle_ends(turn, ends)\n        self._talk(turn, received.taken, news or [])\n",
                 "        self._settle_ends(turn, ends)\n",
             ),
         ),
