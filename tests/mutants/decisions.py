@@ -200,8 +200,8 @@ WIRE: Final = (
             Edit(
                 _COORDINATOR,
                 "                scheduler.schedule(turn)\n        except",
-                "                scheduler.schedule(turn)\n                self._talk(turn, received.taken, news or [])\n"
-                "        except",
+                "                scheduler.schedule(turn)\n"
+                "                self._talk(turn, received.taken, news or [])\n        except",
             ),
             Edit(
                 _COORDINATOR,

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ def fleet(tmp_path: Path) -> Iterator[ScriptedFleet]:
         yield fleet
 
 
-def at_north(fleet: ScriptedFleet, **hello: object) -> ScriptedWorker:
+def at_north(fleet: ScriptedFleet, **hello: Any) -> ScriptedWorker:
     return fleet.worker("north.w1", site="north", **hello)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ def issue(fleet: ScriptedFleet, site: str = "north", *capabilities: str, most_le
     assert fleet.client.ask(ask).refusal is None
 
 
-def at_north(fleet: ScriptedFleet, name: str = "north.w1", **hello: object) -> ScriptedWorker:
+def at_north(fleet: ScriptedFleet, name: str = "north.w1", **hello: Any) -> ScriptedWorker:
     return fleet.worker(name, site="north", **hello)
 
 
