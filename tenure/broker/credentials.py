@@ -38,7 +38,8 @@ def address_for(broker: BrokerUrl, principal: Principal, secret: str) -> str:
     """The URL by which a principal reaches this broker: the same place and options, with its own name and secret."""
     split = urlsplit(broker.url)
     place = split.netloc.rpartition("@")[2]
-    return urlunsplit(split._replace(netloc=f"{quote(principal.user)}:{quote(secret)}@{place}"))
+    user, password = quote(principal.user, safe=""), quote(secret, safe="")
+    return urlunsplit(split._replace(netloc=f"{user}:{password}@{place}"))
 
 
 def write_credential(path: Path, address: str) -> Path:
