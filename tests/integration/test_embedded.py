@@ -5,19 +5,25 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import psutil
 import pytest
 
+from tenure.artifacts.broker import MAX_CONTENT_BYTES
+from tenure.artifacts.opening import open_store
 from tenure.broker.embedded import EmbeddedBroker, EmbeddedOptions
 from tenure.broker.keys import Keys
+from tenure.broker.provisioning import Provisioner
 from tenure.broker.redis_connection import RedisConnection
 from tenure.broker.redis_coordinator import RedisCoordinator
+from tenure.broker.securing import SecurePlan, secure
 from tenure.broker.url import BrokerUrl
 from tenure.clock import SystemClock, SystemEntropy
 from tenure.errors import BrokerFull, BrokerRefused, BrokerUnreachable, InvalidSettings, MissingExtra
+from tenure.protocol.artifact import Blob
+from tests.fixtures_artifacts import PLACE
 from tests.fixtures_services import unavailable
 from tests.waiting import wait_until
 
@@ -60,7 +66,7 @@ def owner(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
         process.kill()
 
 
-def ask(url: str, *command: str) -> object:
+def ask(url: str, *command: str | bytes) -> object:
     connection = RedisConnection(BrokerUrl(url))
     try:
         return connection.call(*command)
@@ -99,6 +105,42 @@ def test_started_again_it_goes_on_with_data_password_and_port(make: Make) -> Non
     with make() as broker:
         assert broker.url == first
         assert ask(broker.url, "XLEN", "stream") == 1
+
+
+def test_started_again_it_knows_the_users_that_were_made(make: Make, tmp_path: Path) -> None:
+    with make() as broker, closing(Provisioner([RedisConnection(BrokerUrl(broker.url))])) as administrator:
+        plan = SecurePlan("main", BrokerUrl(broker.url), tmp_path / "credentials")
+        done = secure(administrator, plan, SystemEntropy())
+        assert (done.default_is_off, done.is_kept) == (False, True)
+
+    with make() as broker:
+        assert ask(done.coordinator.read_text().strip(), "GET", "tenure:{main}:store") is None
+        assert ask(broker.url, "PING") == b"PONG", "whoever has the folder is its administrator"
+
+
+def test_somebody_who_turned_the_owner_off_did_so_until_the_next_start(make: Make) -> None:
+    with make() as broker:
+        ask(broker.url, "ACL", "SETUSER", "default", "off")
+        ask(broker.url, "ACL", "SAVE")
+
+    with make() as broker:
+        assert ask(broker.url, "PING") == b"PONG"
+
+
+def test_it_keeps_the_largest_content_that_a_store_at_a_broker_takes(make: Make) -> None:
+    blob = Blob(digest="0" * 64, size=MAX_CONTENT_BYTES)
+    with make() as broker, closing(open_store("broker:", {}, BrokerUrl(broker.url))) as store:
+        store.stage(PLACE, blob, 0, iter([bytes(MAX_CONTENT_BYTES)]))
+
+        assert store.staged_bytes(PLACE, blob) == MAX_CONTENT_BYTES
+
+
+def test_it_cuts_whoever_sends_megabytes_at_once(make: Make) -> None:
+    with make() as broker:
+        with pytest.raises(BrokerUnreachable):
+            ask(broker.url, "SET", "key", bytes(4 * 1024 * 1024))
+
+        assert ask(broker.url, "EXISTS", "key") == 0
 
 
 def test_it_never_evicts_and_is_marked_as_safe(make: Make) -> None:
