@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast, final
 
+from tenure.broker.keys import DEFAULT_SITE
+from tenure.protocol.message import MAX_ENTRY_BYTES
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tenure.broker.base import Readers, WorkerAddress
     from tenure.broker.keys import Keys
-    from tenure.broker.redis_connection import RedisConnection
+    from tenure.broker.redis_connection import Command, RedisConnection
 
 
 @final
@@ -31,9 +34,19 @@ class RedisSites:
 
     def heartbeats(self, workers: Sequence[WorkerAddress]) -> list[bytes | None]:
         """See `SiteKeys.heartbeats`."""
-        if not workers:
-            return []
-        return cast("list[bytes | None]", self.connection.call("MGET", *map(self.keys.heartbeat, workers)))
+        trusted = [each for each in workers if each.site == DEFAULT_SITE]
+        others = [each for each in workers if each.site != DEFAULT_SITE]
+        # A site may write a heartbeat of any size: of each no more is read than one may have.
+        commands: list[Command] = [("GETRANGE", self.keys.heartbeat(each), 0, MAX_ENTRY_BYTES) for each in others]
+        if trusted:
+            commands.append(("MGET", *map(self.keys.heartbeat, trusted)))
+        answers = [self.connection.checked(answer) for answer in self.connection.call_all(commands)] if commands else []
+        found: dict[WorkerAddress, bytes | None] = {
+            each: cast("bytes", answer) or None for each, answer in zip(others, answers, strict=False)
+        }
+        if trusted:
+            found |= zip(trusted, cast("list[bytes | None]", answers[-1]), strict=True)
+        return [found[each] for each in workers]
 
     def cut_inbox(self, site: str, keep: int) -> int:
         """See `SiteKeys.cut_inbox`."""
