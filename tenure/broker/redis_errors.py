@@ -37,6 +37,8 @@ _BY_FIRST_WORD: Final = MappingProxyType(
     }
 )
 
+_ENDED: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
+
 _CODES_THAT_THE_DRIVER_STRIPS: Final = (
     (redis.exceptions.NoPermissionError, "NOPERM"),
     (redis.exceptions.OutOfMemoryError, "OOM"),
@@ -75,7 +77,8 @@ def translate(error: redis.exceptions.RedisError | OSError, address: str) -> Bro
         return BrokerRefused(f"The broker at {address} refuses this user or password", "Check the broker URL")
     if isinstance(error, redis.exceptions.InvalidResponse):
         return BrokerRefused(f"What answers at {address} is not a Redis or Valkey server", "Check the broker URL")
-    if isinstance(error.__context__, ssl.SSLError):
+    # An end in the middle is what a broker that is killed, or closes a connection, looks like through TLS.
+    if isinstance(error.__context__, ssl.SSLError) and not isinstance(error.__context__, _ENDED):
         return _tls(error.__context__, address)
     if isinstance(error, redis.exceptions.TimeoutError):
         return BrokerUnreachable(f"The broker at {address} did not answer in time", _REMEDY_UNREACHABLE)

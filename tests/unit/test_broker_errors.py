@@ -78,3 +78,10 @@ def test_a_certificate_that_does_not_hold_is_told_apart_from_a_network_that_is_d
 @pytest.mark.parametrize("code", ["NOGROUP", "OOM", "NOPERM", "BUSYGROUP", "READONLY", "EXECABORT"])
 def test_the_first_word_is_found_also_where_the_driver_hides_it(code: str) -> None:
     assert first_word(parsed(f"{code} and so on")) == code
+
+
+def test_a_connection_that_ends_through_tls_is_one_that_ends() -> None:
+    error = redis.exceptions.ConnectionError("Error while reading from socket")
+    error.__context__ = ssl.SSLEOFError(8, "EOF occurred in violation of protocol")
+
+    assert isinstance(translate(error, "h:1"), BrokerUnreachable)
