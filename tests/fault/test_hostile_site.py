@@ -1,0 +1,103 @@
+"""A site that was issued a credential and does its worst, beside one that works: it spoils nothing but its own.
+
+On a real broker with real rights, a real coordinator and a real worker. `tests/hostile_site.py` does everything that a
+credential of a site lets one do, in turns of a few seconds; between them it is quiet, so that the honest site's times
+with and without it come from the same minutes. HOSTILE_MINUTES=60 makes an hour of it.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterator
+
+import pytest
+
+from tests.fixtures_hostile import MINUTES, Scene, open_scene
+from tests.hostile_site import FORGED, SITE, VICTIM
+from tests.servers import KINDS
+
+TURN_S = 4.0 if not MINUTES else 60.0
+TURNS = 1 if not MINUTES else int(MINUTES / 4)
+NOTICEABLE_MS = 100.0
+"""Times below this are the machine's own noise: twice that much is no harm that a site does."""
+
+pytestmark = pytest.mark.timeout(300 if not MINUTES else 120 * MINUTES + 300)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """After the attacks: quiet, attacked, quiet, attacked."""
+    folder = tmp_path_factory.mktemp(request.param)
+    with open_scene(folder, request.param) as scene:
+        scene.work(1.0, [])  # the first tasks wait for a child to come up
+        for _ in range(TURNS):
+            for _ in range(2):
+                scene.work(TURN_S, scene.quiet_ms)
+                scene.attack(TURN_S)
+        yield scene
+
+
+def test_every_trick_was_done(scene: Scene) -> None:
+    for trick in ("flood", "garbage", "crowds", "forgeries", "others' names", "made-up workers", "heartbeats"):
+        assert scene.done(trick) > 0, scene.told
+    assert scene.done("inbox") > 0
+    assert scene.done("assignments") > 0
+
+
+def test_the_broker_refuses_everything_that_is_not_the_sites_own(scene: Scene) -> None:
+    assert scene.done("forbidden") == 0
+    assert scene.refused("forbidden") >= 12
+
+
+def test_no_forgery_is_accepted(scene: Scene) -> None:
+    records = scene.records
+    assert records.count("SELECT COUNT(*) FROM result WHERE value LIKE ?", f"%{FORGED}%") == 0
+    foreign = (
+        "SELECT COUNT(*) FROM result r JOIN lease l ON l.task_id = r.task_id AND l.fence = r.fence "
+        "WHERE r.worker_id NOT LIKE l.site_id || '.%'"
+    )
+    assert records.count(foreign) == 0
+    assert records.count("SELECT COUNT(*) FROM quarantine WHERE site_id = ?", SITE) > 0
+    assert (
+        records.count("SELECT COUNT(*) FROM worker WHERE site_id = ? AND worker_id NOT LIKE ?", SITE, f"{SITE}.%") == 0
+    )
+
+
+def test_the_honest_site_did_all_its_work_once_and_lost_nothing(scene: Scene) -> None:
+    rows = scene.records.rows(
+        "SELECT l.task_id, l.state, l.site_id, r.value FROM lease l JOIN result r USING (task_id)"
+    )
+    mine = [row for row in rows if row[0] in scene.tasks]
+    assert len(mine) == len(scene.tasks)
+    assert {(str(state), str(site)) for _, state, site, _ in mine} == {("COMPLETED", VICTIM)}
+    assert all(json.loads(str(value)) == scene.tasks[str(task)] for task, _, _, value in mine)
+    lost = {str(task) for (task,) in scene.records.rows("SELECT task_id FROM directive")}
+    assert lost.isdisjoint(scene.tasks)
+
+
+def test_what_it_did_is_on_record_and_fills_no_log(scene: Scene) -> None:
+    row = scene.site(SITE)
+    assert row["inbox_turns_held_back"] > 0
+    calm = scene.site(VICTIM)
+    assert (calm["inbox_turns_held_back"], calm["inbox_cut"]) == (0, 0)
+    records = scene.records
+    kinds = {str(kind) for (kind,) in records.rows("SELECT DISTINCT kind FROM event")}
+    assert {"malformed", "refused", "rejected"} <= kinds
+    assert records.count("SELECT COUNT(*) FROM event WHERE kind IN ('malformed', 'refused')") <= 1_100
+
+
+def test_a_spoiled_inbox_is_made_anew(scene: Scene) -> None:
+    texts = [str(text) for (text,) in scene.records.rows("SELECT text FROM event WHERE kind = 'flooded'")]
+    assert f"The inbox of {SITE} was made anew: an entry had left no ids for others." in texts
+
+
+def test_the_honest_sites_slowest_tasks_take_at_most_twice_as_long(scene: Scene) -> None:
+    quiet, attacked = (percentile(times) for times in (scene.quiet_ms, scene.attacked_ms))
+    figures = f"p99 {quiet:.0f} ms quiet ({len(scene.quiet_ms)}), {attacked:.0f} ms ({len(scene.attacked_ms)})"
+    assert attacked <= 2 * max(quiet, NOTICEABLE_MS), figures
+
+
+def percentile(times: list[float]) -> float:
+    """The 99th."""
+    return statistics.quantiles(times, n=100, method="inclusive")[98]
