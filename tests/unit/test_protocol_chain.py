@@ -3,8 +3,6 @@
 import copy
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tenure.protocol.chain import COLUMNS, Head, Span, digest_of
 from tests.sealed_log import HEAD, Line, anchor_of, check, event, fed, log, place
@@ -12,8 +10,8 @@ from tests.sealed_log import HEAD, Line, anchor_of, check, event, fed, log, plac
 # --- what is untouched ---------------------------------------------------------------------------
 
 
-@given(st.lists(st.integers(1, 4), max_size=6))
-def test_a_log_as_it_was_sealed_has_no_findings(sizes: list[int]) -> None:
+@pytest.mark.parametrize("sizes", [(), (1,), (3,), (1, 1, 1), (4, 1, 2, 3, 1)])
+def test_a_log_as_it_was_sealed_has_no_findings(sizes: tuple[int, ...]) -> None:
     checker = fed(log(*sizes))
     assert checker.findings() == ()
     assert (checker.checked.events, checker.checked.seals) == (sum(sizes), len(sizes))
@@ -41,10 +39,9 @@ def test_a_change_of_any_field_is_found_and_said_where(column: str) -> None:
     assert check(lines) == ["changed: events 3 to 4, or the seal before, are not what seal 2 was made over"]
 
 
-@given(st.lists(st.integers(1, 4), min_size=1, max_size=5), st.data())
-def test_an_event_taken_out_is_found_by_its_number(sizes: list[int], data: st.DataObject) -> None:
-    lines = log(*sizes)
-    gone = data.draw(st.integers(1, sum(sizes)))
+@pytest.mark.parametrize("gone", range(1, 9))
+def test_an_event_taken_out_is_found_by_its_number(gone: int) -> None:
+    lines = log(1, 4, 2, 1)
     del lines[place(lines, gone)]
     assert check(lines) == [f"missing: event {gone} is missing"]
 
