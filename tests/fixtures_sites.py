@@ -120,7 +120,7 @@ class SiteFleet:
             rows = self.rows("workers", worker_id=worker_id)
             return any(row["state"] == "ACTIVE" and row["pid"] == pid for row in rows)
 
-        wait_until(active, f"{worker_id} is active", 120, step_ms=50)
+        wait_until(active, f"{worker_id} is active", 600, step_ms=50)
 
     def _start(self, name: str, credential: Path, arguments: Sequence[str]) -> Process:
         env = {"PYTHONPATH": os.pathsep.join((str(ROOT), os.environ.get("PYTHONPATH", "")))}

@@ -120,7 +120,7 @@ def open_labs(folder: Path, kind: str, count: int, *server_options: str) -> Gene
         office.credential("operator").write_text(secured.person_url(DEFAULT_PERSON))
         office.credential("coordinator").write_text(_through(lines[0], secured, secured.coordinator_url))
         fleet.start_coordinator()
-        wait_until(lambda: _is_served(fleet), "the coordinator answers", PATIENCE_S)
+        wait_until_served(fleet)
         labs = [Lab(f"lab{number}", line, fleet) for number, line in enumerate(lines[1:], 1)]
         for lab in labs:
             _issue(lab, secured)
@@ -128,6 +128,11 @@ def open_labs(folder: Path, kind: str, count: int, *server_options: str) -> Gene
         found = Labs(kind, fleet, labs, lines[0], server_options)
         stack.callback(found.thaw)
         yield found
+
+
+def wait_until_served(fleet: SiteFleet) -> None:
+    """Wait until the coordinator answers: a busy machine takes its time to start one."""
+    wait_until(lambda: _is_served(fleet), "the coordinator answers", PATIENCE_S)
 
 
 def _is_served(fleet: SiteFleet) -> bool:

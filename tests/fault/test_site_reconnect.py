@@ -23,6 +23,7 @@ from tests.fault.site_outages import (
     open_labs,
     together,
     wait_for_spool,
+    wait_until_served,
 )
 from tests.fault.trial import Sweep, Trials, wait_for_time
 from tests.waiting import wait_until
@@ -109,6 +110,7 @@ def _go_through(labs: Labs, sweep: Sweep, outages: Sequence[Outage], random: Ran
         if not outage.needs_results:
             outage.end()
             wait_for_time(random.randrange(200))
+    wait_until_served(labs.fleet)
     together([each for each in outages if each.needs_results], lambda each: each.end())
 
 
