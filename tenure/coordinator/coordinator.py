@@ -148,8 +148,8 @@ class Coordinator:
                 scheduler.follow_clock(turn)
                 for delivery in received:
                     self._take(turn, delivery)
-                for remark in remarks:
-                    turn.record("flooded", remark)
+                for site, remark in remarks:
+                    turn.record("flooded", remark, step=Step(site=site))
                 if news is not None:
                     self._apply_news(turn, news)
                     self._offers.settle(turn, due)

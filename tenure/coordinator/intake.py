@@ -95,17 +95,17 @@ class Intake:
         found = self._broker.unsettled(readers=readers, limit=self._batch_limit)
         return Portion(found, self._limits, self._clock.elapsed_ms())
 
-    def tend(self, readers: Readers) -> list[str]:
-        """Cut the inboxes that pile up, and make those anew that were spoiled; says what people should know of it."""
-        remarks: list[str] = []
+    def tend(self, readers: Readers) -> list[tuple[str, str]]:
+        """Cut the inboxes that pile up, and make those anew that were spoiled; sites and what people should know."""
+        remarks: list[tuple[str, str]] = []
         for site, keep in self._limits.floods(self._broker.sites.waiting(readers)).items():
             cut = self._broker.sites.cut_inbox(site, keep)
             LOG.warning("%d entries were cut off the inbox of %s unread", cut, site)
             if cut and self._limits.was_cut(site, cut):
-                remarks.append(f"The inbox of {site} had piled up: {cut} entries were cut off unread.")
+                remarks.append((site, f"The inbox of {site} had piled up: {cut} entries were cut off unread."))
         for site in self._spoiled.intersection(readers.sites):
             self._broker.sites.forget_site(site, (), ())
-            remarks.append(f"The inbox of {site} was made anew: an entry had left no ids for others.")
+            remarks.append((site, f"The inbox of {site} was made anew: an entry had left no ids for others."))
         if self._spoiled:
             self._broker.ensure_streams(readers=readers)
             self._spoiled.clear()
