@@ -24,7 +24,8 @@ WORKER = (
     "1000, '', 0, '', 0, 0)"
 )
 BIND = "UPDATE lease SET state = 'ACTIVE', worker_id = '{}', nonce = 'n'"
-CREDENTIAL = f"INSERT INTO credential VALUES ('site', 'north', '{'a' * 64}', 0, NULL)"
+CREDENTIAL = "INSERT INTO credential VALUES ('site', 'north', printf('%064d', 1), 0, NULL)"
+REVOKE = "UPDATE {} SET state = '{}'"
 PERSON = "INSERT INTO person (person, role, state, created_at_ms) VALUES ('ada', 'operator', 'ACTIVE', 0)"
 
 
@@ -59,7 +60,7 @@ def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
         ("DELETE FROM site", "never deleted, and their names are never used again"),
         ("DELETE FROM person", "never deleted, and their names are never used again"),
         ("DELETE FROM credential", "retired, never deleted"),
-        (f"UPDATE credential SET secret_digest = '{'b' * 64}'", "a credential only retires"),
+        ("UPDATE credential SET secret_digest = printf('%064d', 2)", "a credential only retires"),
         ("UPDATE credential SET name = 'default'", "a credential only retires"),
     ],
 )
@@ -76,9 +77,9 @@ def test_a_lease_is_bound_at_its_own_site_or_to_nobody(database: sqlite3.Connect
 
 @pytest.mark.parametrize("table", ["site", "person"])
 def test_who_is_revoked_stays_so(database: sqlite3.Connection, table: str) -> None:
-    database.execute(f"UPDATE {table} SET state = 'REVOKED'")
+    database.execute(REVOKE.format(table, "REVOKED"))
     with pytest.raises(sqlite3.IntegrityError, match=f"illegal {table} transition"):
-        database.execute(f"UPDATE {table} SET state = 'ACTIVE'")
+        database.execute(REVOKE.format(table, "ACTIVE"))
 
 
 def test_a_credential_that_is_retired_is_retired_for_good(database: sqlite3.Connection) -> None:
