@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, Protocol, final
 
-from tenure.errors import BrokerUnreachable
+from tenure.broker.base import EntryId, Stream, StreamEntry
+from tenure.errors import BrokerRefused, BrokerUnreachable
 from tenure.processes.linux import adopt_orphans, forbid_inspection
 from tenure.workers.host_secrets import known_secrets
 from tenure.workers.identity import assume
@@ -109,11 +110,24 @@ class Agent:
             self._shift = None
             identity.release()
 
+    def _try_capability(self, broker: WorkerBroker, capability: str) -> None:
+        """One that the site was not granted would have every read refused, also of those that it was."""
+        site = self._options.site
+        try:
+            broker.look(StreamEntry(Stream(site, capability), EntryId(0, 1)))
+        except BrokerRefused as error:
+            raise BrokerRefused(
+                f"the credential of site {site} is not good for work of capability {capability}: {error.message}",
+                f"See `tenure sites show {site}`, and name with --capability what it was granted",
+            ) from error
+
     def _try_broker(self, worker_id: str) -> None:
-        """A wrong password is worth an error at once; a broker that is not there yet is waited for."""
+        """A wrong password or capability is worth an error at once; a broker that is not there yet is waited for."""
         broker = self._connect(worker_id)
         try:
             broker.marker()
+            for capability in self._options.capabilities:
+                self._try_capability(broker, capability)
         except BrokerUnreachable as error:
             _LOG.warning("%s; the worker waits for it", error)
         finally:
