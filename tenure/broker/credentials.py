@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote, urlsplit, urlunsplit
 
 from tenure.errors import InvalidSettings
 
@@ -36,10 +35,7 @@ def digest_of(secret: str) -> str:
 
 def address_for(broker: BrokerUrl, principal: Principal, secret: str) -> str:
     """The URL by which a principal reaches this broker: the same place and options, with its own name and secret."""
-    split = urlsplit(broker.url)
-    place = split.netloc.rpartition("@")[2]
-    user, password = quote(principal.user, safe=""), quote(secret, safe="")
-    return urlunsplit(split._replace(netloc=f"{user}:{password}@{place}"))
+    return broker.for_user(principal.user, secret, with_key=True)
 
 
 def write_credential(path: Path, address: str) -> Path:

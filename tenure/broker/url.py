@@ -82,10 +82,13 @@ class BrokerUrl:
         """Whether the connection is to use TLS."""
         return self._split().scheme in _ENCRYPTED
 
-    def for_user(self, user: str, secret: str) -> str:
-        """The same broker as this user is told of it: without the options that name files of this host's own key."""
+    def for_user(self, user: str, secret: str, *, with_key: bool = False) -> str:
+        """The same broker as this user is told of it: without the options that name files of this host's own key.
+
+        `with_key` leaves them in, for an address that names the files of the host which is to use it.
+        """
         split = self._split()
-        options = {name: value for name, value in parse_qsl(split.query) if name not in _OWN_KEY}
+        options = {name: value for name, value in parse_qsl(split.query) if with_key or name not in _OWN_KEY}
         netloc = f"{quote(user, safe='')}:{quote(secret, safe='')}@{_place(split)}"
         return urlunsplit((split.scheme, netloc, split.path, urlencode(options, safe="/"), ""))
 

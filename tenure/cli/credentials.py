@@ -104,7 +104,8 @@ class CredentialForm:
         there = BrokerUrl(self.address)
         if {"username", "password"} & there.parts().keys():
             raise UsageError("--address says how the broker is reached, not by whom", "Leave name and password out")
-        return there.for_user(user, secret)
+        # Somebody has written it for that host, the files of its key included.
+        return there.for_user(user, secret, with_key=True)
 
     def give(self, desk: Desk, url: str, what: dict[str, Any]) -> None:
         """Write the address, or show it: nobody can show it again."""

@@ -208,7 +208,7 @@ def test_a_secret_is_long_and_its_digest_is_what_the_broker_takes() -> None:
 
 
 def test_an_address_names_the_user_and_keeps_place_and_options() -> None:
-    here = BrokerUrl("rediss://admin:old@[::1]:7/0?ssl_ca_certs=/ca.pem")
+    here = BrokerUrl("rediss://admin:old@[::1]:7/0?ssl_ca_certs=/ca.pem&ssl_certfile=/own.pem")
 
     told = BrokerUrl(address_for(here, Principal("main", "site", "lab"), "s/e"))
 
