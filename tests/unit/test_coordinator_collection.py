@@ -301,7 +301,7 @@ def test_leases_are_listed_with_their_site(fleet: ScriptedFleet) -> None:
     fleet.worker()
     fleet.submit()
     (row,) = fleet.client.query("leases")
-    assert row["site"] is None
+    assert row["site"] == "default"
     fleet.workers[0].claim()
     (row,) = fleet.client.query("leases")
     assert row["site"] == "default"

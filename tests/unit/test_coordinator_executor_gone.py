@@ -332,8 +332,8 @@ def test_only_who_lists_an_offer_is_believed_about_it(fleet: ScriptedFleet) -> N
 
 
 def test_what_is_for_another_worker_is_not_given_back(fleet: ScriptedFleet) -> None:
-    parent, liar = fleet.worker("w1", labels=(("site", "lab"),)), fleet.worker("w2")
-    fleet.submit(requirements=Requirements(labels=(("site", "lab"),)))
+    parent, liar = fleet.worker("w1", labels=(("room", "lab"),)), fleet.worker("w2")
+    fleet.submit(requirements=Requirements(labels=(("room", "lab"),)))
     launched = launch(parent)
     liar.report(told(launched))
     parent.report(told(launched))
@@ -369,7 +369,7 @@ def test_a_worker_of_another_site_is_not_heard_as_the_parent(fleet: ScriptedFlee
     task = fleet.submit()
     launched, worker, _ = started(fleet, parent)
     worker.alive = False
-    liar = fleet.worker("w3", site="lab")
+    liar = fleet.worker("lab.w3", site="lab")
     liar.report(told(launched))
     liar.worker_id = "w1"
     liar.report(told(launched))

@@ -75,8 +75,8 @@ def test_the_second_executor_of_a_launch_is_refused(fleet: ScriptedFleet) -> Non
 
 
 def test_what_is_for_a_worker_is_for_its_executors_only(fleet: ScriptedFleet) -> None:
-    parent, other = fleet.worker("w1", labels=(("site", "lab"),)), fleet.worker("w2")
-    task = fleet.submit(requirements=Requirements(labels=(("site", "lab"),)))
+    parent, other = fleet.worker("w1", labels=(("room", "lab"),)), fleet.worker("w2")
+    task = fleet.submit(requirements=Requirements(labels=(("room", "lab"),)))
     launched = launch(parent)
     theirs = executor(fleet, other, launched)
     stranger = fleet.workers[-1]
@@ -88,9 +88,12 @@ def test_what_is_for_a_worker_is_for_its_executors_only(fleet: ScriptedFleet) ->
     assert fleet.records.leases(task) == ["ACTIVE"]
 
 
-@pytest.mark.parametrize(("parent_id", "site"), [("nobody", "default"), ("w1", "lab"), ("w1.x0", "default")])
+@pytest.mark.parametrize(
+    ("parent_id", "name", "reason"),
+    [("nobody", "stray", "not_granted"), ("w1", "lab.stray", "wrong_site"), ("w1.x0", "stray", "not_granted")],
+)
 def test_an_executor_needs_a_parent_at_its_site_that_is_none_itself(
-    fleet: ScriptedFleet, parent_id: str, site: str
+    fleet: ScriptedFleet, parent_id: str, name: str, reason: str
 ) -> None:
     fleet.store.run("add_site", ("lab", "lab", 0))
     fleet.restart()
@@ -100,10 +103,11 @@ def test_an_executor_needs_a_parent_at_its_site_that_is_none_itself(
     started(fleet, parent)
     launched = launch(parent)
     hand = Hand(launched.ticket, "f" * 16)
-    worker = fleet.worker("stray", site=site, executor_of=parent_id, window=0)
+    site = "lab" if name.startswith("lab.") else "default"
+    worker = fleet.worker(name, site=site, executor_of=parent_id, window=0)
     worker.claim(hand)
 
-    assert (refusals(worker), granted(worker)) == (["not_granted"], [])
+    assert (refusals(worker), granted(worker)) == ([reason], [])
 
 
 def test_a_worker_does_not_become_an_executor_nor_an_executor_another_ones(fleet: ScriptedFleet) -> None:
