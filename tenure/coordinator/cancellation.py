@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from tenure.broker.base import WorkerAddress
 from tenure.coordinator import directives, leases
 from tenure.coordinator.journal import Step
-from tenure.coordinator.journal import Step
 from tenure.errors import UnknownTask
 from tenure.protocol.client_messages import Done
 from tenure.protocol.control_messages import Stop, StopReason

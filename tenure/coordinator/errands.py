@@ -14,8 +14,8 @@ from tenure.protocol.artifact import Blob, Bundle
 from tenure.protocol.worker_messages import Binding, Checkpointed, Finished
 
 if TYPE_CHECKING:
-    from tenure.broker.base import WorkerAddress
     from tenure.artifacts.jobs import Job
+    from tenure.broker.base import WorkerAddress
     from tenure.coordinator.store.database import Row
 
 Key = tuple[str | int, ...]

@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from tenure.coordinator import campaigns
 from tenure.broker.keys import DEFAULT_SITE
-from tenure.coordinator import scheduler
+from tenure.coordinator import campaigns, scheduler
 from tenure.errors import UnknownTask
 from tenure.protocol.artifact import Bundle
 from tenure.protocol.envelope import CallWork, Envelope, open_envelope
