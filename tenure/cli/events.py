@@ -45,7 +45,7 @@ def events() -> None:
 @event_log.filter_options
 @limit_option
 @with_desk
-def list_events(desk: Desk, limit: int, **given: Any) -> None:  # noqa: ANN401 - the filter's own options
+def list_events(desk: Desk, /, limit: int, **given: Any) -> None:  # noqa: ANN401 - the filter's own options
     """List what was decided, newest first."""
     rows = event_log.newest(desk, event_log.wanted(desk, given), limit)
     desk.output.table(COLUMNS, rows, empty="There are no such events.")
@@ -57,7 +57,7 @@ def list_events(desk: Desk, limit: int, **given: Any) -> None:  # noqa: ANN401 -
 @event_log.filter_options
 @click.option("--out", type=_FILE, metavar="FILE", help="Where to write, instead of the standard output.")
 @with_desk
-def export(desk: Desk, out: Path | None, **given: Any) -> None:  # noqa: ANN401 - the filter's own options
+def export(desk: Desk, /, out: Path | None, **given: Any) -> None:  # noqa: ANN401 - the filter's own options
     """Write events in order, one JSON object per line.
 
     Without a filter the seals are among them, so that `tenure events verify --file` can check the export anywhere.

@@ -46,7 +46,7 @@ def tasks() -> None:
 @click.option("--campaign", metavar="NAME", help="Only tasks that count against this campaign.")
 @limit_option
 @with_desk
-def list_tasks(desk: Desk, limit: int, **where: str | None) -> None:
+def list_tasks(desk: Desk, /, limit: int, **where: str | None) -> None:
     """List tasks, newest first."""
     print_list(desk, TASKS, where, limit)
 
