@@ -227,5 +227,5 @@ def _close_default(node: RedisConnection, *, also: bool) -> bool:
 
 def _replicas(node: RedisConnection) -> int:
     info = cast("bytes", node.call("INFO", "replication")).decode(errors="replace")
-    found = dict(line.partition(":")[::2] for line in info.splitlines())
+    found = {name: value for name, _, value in (line.partition(":") for line in info.splitlines())}
     return int(found.get("connected_slaves", "0"))

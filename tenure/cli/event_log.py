@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -116,7 +116,7 @@ def _parsed(path: Path, number: int, text: str) -> Line:
         line = None
     if not isinstance(line, dict):
         raise UsageError(f"line {number} of {path} is no line of an export", "Make one with `tenure events export`")
-    return line
+    return cast("Line", line)
 
 
 def _moment_ms(text: str | None, now_ms: int) -> int | None:

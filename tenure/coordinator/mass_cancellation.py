@@ -103,8 +103,7 @@ def begin(turn: Turn, request: Request, ask: CancelMany) -> list[dict[str, Any]]
 
 def load(store: Database) -> list[MassCancellation]:
     """The requests that are under way, in order."""
-    rows = store.records("open_cancellations")
-    return [MassCancellation(**(row | {"stage": TaskState(row["stage"])})) for row in rows]
+    return [_read(row) for row in store.records("open_cancellations")]
 
 
 def go_on(turn: Turn, portion: int) -> None:
@@ -147,6 +146,11 @@ def spared(turn: Turn, candidates: Sequence[Candidate]) -> list[Candidate]:
 def is_covered(turn: Turn, task_id: str) -> bool:
     """Whether a request under way is about to cancel a task."""
     return bool(turn.memory.cancellations) and _covering(turn, task_id) is not None
+
+
+def _read(row: dict[str, Any]) -> MassCancellation:
+    stage = TaskState(row.pop("stage"))
+    return MassCancellation(stage=stage, **row)
 
 
 def _covering(turn: Turn, task_id: str) -> MassCancellation | None:
