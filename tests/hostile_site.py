@@ -147,7 +147,7 @@ class Attacker:
     def assignments(self) -> None:
         """Take what is offered so that nobody else of the site gets it, and in the names of others."""
         stream = self._keys.assignments(Stream(SITE, capability=CAPABILITY))
-        reads = [
+        reads: list[Command] = [
             ("XREADGROUP", "GROUP", GROUP, consumer, "COUNT", 10, *more, "STREAMS", stream, ">")
             for consumer, more in ((f"{SITE}.w1", ("NOACK",)), (f"{VICTIM}.w1", ()), ("coordinator", ()))
         ]

@@ -93,9 +93,10 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
 def live_through(sites: SiteFleet, watch: Watch) -> list[Printed]:
     """Everything that is done with credentials; what commands have printed."""
     office = sites.office
-    for step in (lambda: office.issue_site("lab"), lambda: office.issue_person("ann", "submitter")):
-        step()
-        watch.secrets |= set(office.secrets().values())
+    office.issue_site("lab")
+    watch.secrets |= set(office.secrets().values())
+    office.issue_person("ann", "submitter")
+    watch.secrets |= set(office.secrets().values())
     sites.start_worker("lab", "w1", "--label", f"note={MARKER}")
     printed = [office.fine("sites", "rotate", "lab", "--out", str(office.credential("lab")), *office.provisioner)]
     watch.secrets |= set(office.secrets().values())

@@ -57,6 +57,12 @@ def wait_for_start(instrument: Instrument) -> None:
     wait_until(instrument.running, "it runs", PATIENCE_S)
 
 
+def tasks_and_leases(sites: SiteFleet) -> tuple[int, int]:
+    """How many of each were ever on record."""
+    (row,) = sites.records.rows("SELECT (SELECT COUNT(*) FROM task), (SELECT COUNT(*) FROM lease)")
+    return cast("tuple[int, int]", row)
+
+
 def offered_at_the_broker(sites: SiteFleet, site: str) -> int:
     """How many assignments that site's streams have ever had."""
     connection = RedisConnection(BrokerUrl(sites.office.url("coordinator")))
@@ -191,7 +197,7 @@ def test_a_submission_exceeding_its_campaigns_budget_or_device_access_is_refused
     sites.start_worker("bench", "w2", "--capability", "imaging", "--label", "device=microscope")
     ann = sites.client("ann").using(capability="imaging", campaign="cells", labels={"device": "microscope"})
     assert [handle.result(PATIENCE_S) for handle in ann.map(handlers.count, [1, 2])] == [1, 2]
-    before = sites.records.rows("SELECT (SELECT COUNT(*) FROM task), (SELECT COUNT(*) FROM lease)")
+    tasks, leases = tasks_and_leases(sites)
     seen = offered_at_the_broker(sites, "bench")
 
     with pytest.raises(OverBudget, match="has 1 of 3 tasks left"):
@@ -204,8 +210,7 @@ def test_a_submission_exceeding_its_campaigns_budget_or_device_access_is_refused
     assert refused.code == 2, refused
 
     assert ann.submit(handlers.count, 7).result(PATIENCE_S) == 7  # the last of the three: the refused took nothing
-    after = sites.records.rows("SELECT (SELECT COUNT(*) FROM task), (SELECT COUNT(*) FROM lease)")
-    assert [(int(tasks), int(leases)) for tasks, leases in after] == [(int(t) + 1, int(n) + 1) for t, n in before]
+    assert tasks_and_leases(sites) == (tasks + 1, leases + 1)
     assert offered_at_the_broker(sites, "bench") == seen + 1
 
 

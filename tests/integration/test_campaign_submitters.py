@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,7 @@ def test_fifty_submitters_at_once_are_admitted_exactly_the_budget(fleet: Fleet) 
     budget = Budget(tasks=BUDGET, cost=BUDGET * 1_000)
     fleet.client.ask(CreateCampaign(campaign="x", budget=budget))
     with ThreadPoolExecutor(SUBMITTERS) as submitters:
-        outcomes = list(submitters.map(lambda number: submit_all(fleet, number), range(SUBMITTERS)))
+        outcomes = list(submitters.map(partial(submit_all, fleet), range(SUBMITTERS)))
     admitted = [task_id for tasks, _ in outcomes for task_id in tasks]
     assert len(set(admitted)) == len(admitted) == BUDGET
     assert in_the_database(fleet) == (BUDGET, BUDGET, BUDGET, BUDGET * 1_000)
@@ -77,7 +78,7 @@ def test_a_coordinator_that_is_killed_meanwhile_admits_no_task_more_or_less(flee
         return int(fleet.client.ask(Query(what="campaigns")).rows[0]["reserved_tasks"])
 
     with ThreadPoolExecutor(SUBMITTERS) as submitters:
-        outcomes = submitters.map(lambda number: submit_all(fleet, number), range(SUBMITTERS))
+        outcomes = submitters.map(partial(submit_all, fleet), range(SUBMITTERS))
         wait_until(lambda: taken() > BUDGET // 4, "a quarter of the budget is taken", 40)
         fleet.processes["coordinator"].kill()
         fleet.start_coordinator()

@@ -40,7 +40,7 @@ CREDENTIALS: list[dict[str, Any]] = [
 
 @pytest.fixture
 def tenure(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> CommandLine:
-    rows = {
+    rows: dict[str, list[dict[str, Any]]] = {
         "issue_site": [SITE],
         "issue_person": [PERSON],
         "add_credential": [SITE],
