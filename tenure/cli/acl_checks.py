@@ -13,7 +13,7 @@ from tenure.broker.keys import DEFAULT_PERSON
 from tenure.broker.principals import Principal
 from tenure.cli import checks
 from tenure.cli.credentials import private_url
-from tenure.cli.principal_steps import CLIENTS, SITES, UNRECORDED, grant_of, on_record
+from tenure.cli.principal_steps import CLIENTS, SITES, grant_of, on_record, unrecorded
 from tenure.errors import TenureError
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _default(nodes: Nodes) -> Iterator[Finding]:
 def _strangers(there: frozenset[Principal], recorded: Mapping[Principal, _Wanted]) -> Iterator[Finding]:
     """Users of sites and people that are on no record, as of somebody who was revoked."""
     for principal in sorted(there - recorded.keys(), key=lambda each: each.user):
-        if principal.part in {"site", "client"} and principal.name not in UNRECORDED:
+        if principal.part in {"site", "client"} and principal.name not in unrecorded():
             group = "sites" if principal.part == "site" else "clients"
             text = f"the broker lets in {principal.user}, who is not on record or was revoked"
             yield checks.bad(_ABOUT, text, f"tenure {group} sync {principal.name}")

@@ -11,9 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
-from tenure.broker.credentials import digest_of, new_secret
-from tenure.broker.keys import DEFAULT_PERSON, DEFAULT_SITE
-from tenure.broker.principals import Principal
 from tenure.cli.credentials import private_url
 from tenure.errors import BrokerError, UnknownPrincipal, UsageError
 
@@ -22,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tenure.broker.acl import Grant
+    from tenure.broker.principals import Principal
     from tenure.broker.url import BrokerUrl
     from tenure.cli.credentials import CredentialForm, Nodes
     from tenure.cli.desk import Desk
@@ -32,8 +30,6 @@ Row = dict[str, Any]
 
 _MOST: Final = 10_000
 _TOLD: Final = ("holder", "name", "kind", "role", "capabilities")
-UNRECORDED: Final = frozenset({DEFAULT_SITE, DEFAULT_PERSON})
-"""Users of these names are made by `tenure broker secure` and by hand, and are on no record."""
 
 
 @final
@@ -104,7 +100,7 @@ def sync(desk: Desk, noun: Noun, provisioners: Sequence[Path], names: Sequence[s
         # Before the record is read: whoever is issued in between is on record, and is not taken for somebody gone.
         there = {each.name for each in nodes.users(desk.settings.namespace) if each.part == noun.part}
         wanted = {row["name"]: _grant(desk, row) for row in on_record(desk, noun)}
-        gone = sorted(there - wanted.keys() - UNRECORDED)
+        gone = sorted(there - wanted.keys() - unrecorded())
         if unknown := sorted(set(names) - wanted.keys() - set(gone)):
             raise UnknownPrincipal(f"there is no {noun.holder} {unknown[0]}", f"See `tenure {noun.group} list`")
         chosen = set(names) or wanted.keys() | set(gone)
@@ -138,6 +134,13 @@ def on_record(desk: Desk, noun: Noun) -> list[Row]:
     return list(found.values())
 
 
+def unrecorded() -> frozenset[str]:
+    """Users of these names are made by `tenure broker secure` and by hand, and are on no record."""
+    from tenure.broker.keys import DEFAULT_PERSON, DEFAULT_SITE
+
+    return frozenset({DEFAULT_SITE, DEFAULT_PERSON})
+
+
 def grant_of(namespace: str, row: Mapping[str, Any]) -> Grant:
     """The broker's user as the record wants it."""
     from tenure.broker.acl import person_grant, site_grant
@@ -158,6 +161,8 @@ def _hand_over(
     *,
     replace: bool = False,
 ) -> None:
+    from tenure.broker.credentials import digest_of, new_secret
+
     form.check(replace=replace)
     secret = new_secret(desk.session.entropy)
     with _nodes(desk, form.provisioners) as (urls, nodes):
@@ -194,4 +199,6 @@ def _grant(desk: Desk, row: Mapping[str, Any]) -> Grant:
 
 
 def _principal(desk: Desk, noun: Noun, name: str) -> Principal:
+    from tenure.broker.principals import Principal
+
     return Principal(desk.settings.namespace, noun.part, name)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from tenure.errors import UsageError
 
-Amount: TypeAlias = int | float | str | Decimal
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+Amount: TypeAlias = "int | float | str | Decimal"
 """A number of at most three decimals, or its text."""
 
 _PLAIN: Final = re.compile(r"[0-9]{1,13}(\.[0-9]{1,3})?")
@@ -17,6 +19,8 @@ _THOUSAND: Final = 1_000
 
 def thousandths(amount: Amount, name: str) -> int:
     """An amount as thousandths. Raises UsageError when it is no such number, or negative."""
+    from decimal import Decimal
+
     text = str(amount) if not isinstance(amount, Decimal) else format(amount, "f")
     if isinstance(amount, bool) or not _PLAIN.fullmatch(text, 0, 40):
         raise UsageError(f"{name} is not an amount: {text[:40]!r}", 'Write it like "12" or "0.125", from 0 on')

@@ -87,8 +87,10 @@ def test_help_is_quick() -> None:
 def test_help_loads_nothing_heavy() -> None:
     script = "import sys; from tenure.cli.main import run; run(['--help']); print('LOADED', *sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True, text=True)
-    loaded = {name.partition(".")[0] for name in done.stdout.rpartition("LOADED ")[2].split()}
-    assert not loaded & {"pydantic", "redis", "rich", "sqlite3", "psutil", "platformdirs", "asyncio"}
+    loaded = set(done.stdout.rpartition("LOADED ")[2].split())
+    heavy = {"pydantic", "redis", "rich", "sqlite3", "psutil", "platformdirs", "asyncio", "decimal"}
+    assert not {name.partition(".")[0] for name in loaded} & heavy
+    assert not {name for name in loaded if name.startswith("tenure.broker")}
 
 
 def test_a_closed_pipe_is_quiet() -> None:
