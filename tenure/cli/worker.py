@@ -83,9 +83,9 @@ def worker(desk: Desk, /, **options: object) -> None:
         "launch": collect(LaunchForm, options),
     }
     form = collect(WorkerForm, options | parts)
-    chosen = with_lifetime(worker_options(form, desk.settings), form.lifetime, desk.session.clock)
     log_to_stderr()
     parent = launching(desk, form.launch, form.execution)
+    chosen = with_lifetime(worker_options(form, desk.settings), form.lifetime, desk.session.clock)
     porters = porter_factory(desk.settings, desk.session.clock)
     connect, begin = worker_connector(desk.settings, chosen), Shift if parent is None else parent.begin
     agent = Agent(chosen, connect, desk.session.clock, desk.session.entropy, porters, begin)

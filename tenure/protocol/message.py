@@ -63,7 +63,7 @@ def decode(adapter: TypeAdapter[_M], raw: bytes, limit_bytes: int = MAX_ENTRY_BY
         message = f"a message of {len(raw)} bytes is over the limit of {limit_bytes}"
         raise PayloadTooLarge(message, "Send less, or pass a reference to a file")
     if raw.count(b":") > _MANY_FIELDS and _has_crowd(raw):
-        raise MalformedMessage("a message could not be read: it has far more fields than any message has")
+        raise MalformedMessage("a message could not be read: it has far more fields than any message has") from None
     try:
         return adapter.validate_json(raw)
     except (ValidationError, RecursionError) as error:

@@ -98,7 +98,7 @@ _ADMITTED: Final = (
         "",
     ),
     mutant(
-        "refused_and_recorded",
+        "refused_submission_recorded",
         "a submission that is refused leaves no event of itself",
         _ADMISSION,
         "    reserved = charges.of_submission(",

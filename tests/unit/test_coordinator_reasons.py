@@ -9,6 +9,7 @@ import pytest
 from tenure.protocol.control_messages import Reason, SayHello, Stop
 from tenure.protocol.envelope import Scope
 from tenure.protocol.message import MAX_ENTRY_BYTES
+from tenure.protocol.principal_messages import IssueSite, Revoke
 from tenure.protocol.worker_messages import REPORT, Cause, Claimed, Report
 from tests.scripted_fleet import EXPIRY_MS, RUN, WORLD, ScriptedFleet, drop, granted, leave, refusals, verdicts
 
@@ -322,6 +323,18 @@ def test_a_result_from_another_sites_inbox_is_kept_as_evidence_only(fleet: Scrip
 
     assert (verdicts(worker), fleet.records.state(task)) == ([], "RUNNING")
     assert fleet.records.quarantined() == [Reason.WRONG_SITE]
+
+
+def test_a_result_of_a_site_that_was_revoked_is_kept_as_evidence_only(fleet: ScriptedFleet) -> None:
+    fleet.client.ask(IssueSite(site="north", capabilities=("cpu",), secret_digest="a" * 64))
+    worker = fleet.worker("north.w1", site="north")
+    task = fleet.submit()
+    hand = worker.claim()
+    fleet.client.ask(Revoke(holder="site", name="north"))
+    worker.finish(hand)
+
+    assert fleet.records.state(task) == "LOST"
+    assert fleet.records.quarantined() == [Reason.SITE_REVOKED]
 
 
 def test_a_result_of_an_older_generation_is_kept_as_evidence_only(fleet: ScriptedFleet) -> None:

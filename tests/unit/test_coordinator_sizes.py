@@ -10,7 +10,7 @@ from tenure.broker.memory_store import START
 from tenure.protocol.client_messages import Query
 from tenure.protocol.envelope import Scope
 from tenure.protocol.message import MAX_ENTRY_BYTES
-from tenure.protocol.worker_messages import Finished, Outcome
+from tenure.protocol.worker_messages import MOST_EVENTS, Finished, Outcome
 from tests.scripted_fleet import RUN, WORLD, Hand, ScriptedFleet, envelope, verdicts
 
 EMOJI = json.dumps("\N{DNA DOUBLE HELIX}" * 100_000, ensure_ascii=False)
@@ -37,7 +37,8 @@ def test_thousands_of_orders_for_one_worker_are_split(fleet: ScriptedFleet) -> N
     for hand in hands:
         hand.nonce = fleet.entropy.token(32)
     for _ in range(3):
-        worker.send(*(finished(hand, "1") for hand in hands))
+        for at in range(0, len(hands), MOST_EVENTS):
+            worker.send(*(finished(hand, "1") for hand in hands[at : at + MOST_EVENTS]))
     fleet.step()
 
     assert verdicts(worker) == ["accepted"] * 2_000 + ["duplicate"] * 4_000

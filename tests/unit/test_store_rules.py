@@ -342,7 +342,7 @@ def test_a_replacement_is_a_deletion(database: sqlite3.Connection, statement: st
 
 
 def test_a_second_site_does_not_take_over_a_worker(database: sqlite3.Connection) -> None:
-    database.execute("INSERT INTO site VALUES ('lab', 'lab', 0)")
+    database.execute("INSERT INTO site (site_id, kind, created_at_ms) VALUES ('lab', 'lab', 0)")
     assert refused(database, "UPDATE worker SET site_id = 'lab'") == "a worker stays with its site"
 
 
