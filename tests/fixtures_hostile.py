@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,9 +65,10 @@ class Scene:
             times.append(clock.elapsed_ms() - began_ms)
             count += 1
 
-    def attack(self, seconds: float) -> None:
-        """The same while the hostile site does its worst."""
-        argv = [sys.executable, "-P", "-m", "tests.hostile_site", str(self.address), str(self.known), str(seconds)]
+    def attack(self, seconds: float, tricks: Sequence[str] = ()) -> None:
+        """The same while the hostile site does its worst, or only these tricks."""
+        files = (str(self.address), str(self.known))
+        argv = [sys.executable, "-P", "-m", "tests.hostile_site", *files, str(seconds), *tricks]
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
         # Something to hold back: these it is really offered, and nobody else ever will be.
         self.fleet.client.using(capability=CAPABILITY, labels={"site": SITE}).map(handlers.count, range(3))

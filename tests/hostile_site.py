@@ -1,8 +1,9 @@
 """A site with a credential of its own that does whatever the broker lets it do. Run as a program, in a process apart.
 
-`python -m tests.hostile_site ADDRESS_FILE KNOWN_FILE SECONDS`. It knows all that it could ever learn, and more: the
-true task, fence, digest, attempt and nonce of other sites' work, which the test writes into the second file meanwhile.
-Each trick is repeated until the time is over; at the end it prints how often each was done, and which were refused.
+`python -m tests.hostile_site ADDRESS_FILE KNOWN_FILE SECONDS [TRICK...]`. It knows all that it could ever learn, and
+more: the true task, fence, digest, attempt and nonce of other sites' work, which the test writes into the second file
+meanwhile. All tricks, or those that are named, are done in turn until the time is over, each at least once; at the end
+it prints how often each was done, and how often it was refused.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import cycle
 from pathlib import Path
 
 from redis.exceptions import ResponseError
@@ -47,6 +47,8 @@ SITE = "hostile"
 VICTIM = "honest"
 CAPABILITY = "shared"
 FORGED = "forged"
+LIES = ("forgeries", "others' names", "made-up workers", "heartbeats", "assignments", "forbidden")
+"""Tricks that leave the inbox readable: what spoils it also keeps the lies from being read."""
 _BATCH = 100
 _LARGE = 700_000
 _LAST = f"{2**64 - 1}-{2**64 - 1}"
@@ -197,22 +199,24 @@ class Attacker:
         self.send(trick, [("XADD", self._inbox, "*", "m", raw) for raw in raws])
 
 
-def attack(address: Path, known: Path, seconds: float) -> dict[str, object]:
-    """Go through all tricks again and again until the time is over."""
+def attack(address: Path, known: Path, seconds: float, names: Sequence[str]) -> dict[str, object]:
+    """Go through the tricks again and again until the time is over."""
     clock = SystemClock()
     until_ms = clock.elapsed_ms() + int(seconds * 1_000)
     connection = RedisConnection(BrokerUrl(address.read_text().strip()), timeout_ms=60_000)
     attacker = Attacker(connection, known)
-    for trick in cycle(attacker.tricks.values()):
-        try:
-            trick()
-        except BrokerError:
-            attacker.refused["connection"] += 1
-        if clock.elapsed_ms() >= until_ms:
-            return {"done": attacker.done, "refused": attacker.refused}
-    return {}
+    began = False
+    while not began or clock.elapsed_ms() < until_ms:
+        began = True
+        for name in names or attacker.tricks:
+            try:
+                attacker.tricks[name]()
+            except BrokerError:
+                attacker.refused["connection"] += 1
+    return {"done": attacker.done, "refused": attacker.refused}
 
 
 if __name__ == "__main__":
     os.nice(19)  # elsewhere it would be another machine: what it costs itself is not to count
-    sys.stdout.write(json.dumps(attack(Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]))))
+    found = attack(Path(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]), sys.argv[4:])
+    sys.stdout.write(json.dumps(found))

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.fixtures_hostile import MINUTES, Scene, open_scene
-from tests.hostile_site import FORGED, SITE, VICTIM
+from tests.hostile_site import FORGED, LIES, SITE, VICTIM
 from tests.servers import KINDS
+from tests.waiting import wait_until
 
 TURN_S = 4.0 if not MINUTES else 60.0
 TURNS = 1 if not MINUTES else int(MINUTES / 4)
@@ -27,14 +28,14 @@ pytestmark = pytest.mark.timeout(300 if not MINUTES else 120 * MINUTES + 300)
 
 @pytest.fixture(scope="module", params=KINDS)
 def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """After the attacks: quiet, attacked, quiet, attacked."""
+    """After the attacks: quiet, lied to, quiet, attacked by every means."""
     folder = tmp_path_factory.mktemp(request.param)
     with open_scene(folder, request.param) as scene:
         scene.work(1.0, [])  # the first tasks wait for a child to come up
         for _ in range(TURNS):
-            for _ in range(2):
+            for tricks in (LIES, ()):
                 scene.work(TURN_S, scene.quiet_ms)
-                scene.attack(TURN_S)
+                scene.attack(TURN_S, tricks)
         yield scene
 
 
@@ -88,10 +89,12 @@ def test_what_it_did_is_on_record_and_fills_no_log(scene: Scene) -> None:
 
 
 def test_a_spoiled_inbox_is_made_anew(scene: Scene) -> None:
-    texts = [str(text) for (text,) in scene.records.rows("SELECT text FROM event WHERE kind = 'flooded'")]
-    assert f"The inbox of {SITE} was made anew: an entry had left no ids for others." in texts
+    sql = "SELECT COUNT(*) FROM event WHERE kind = 'flooded' AND text = ?"
+    text = f"The inbox of {SITE} was made anew: an entry had left no ids for others."
+    wait_until(lambda: scene.records.count(sql, text), "the inbox is made anew")
 
 
+@pytest.mark.slow
 def test_the_honest_sites_slowest_tasks_take_at_most_twice_as_long(scene: Scene) -> None:
     quiet, attacked = (percentile(times) for times in (scene.quiet_ms, scene.attacked_ms))
     figures = f"p99 {quiet:.0f} ms quiet ({len(scene.quiet_ms)}), {attacked:.0f} ms ({len(scene.attacked_ms)})"

@@ -119,9 +119,11 @@ def test_started_again_it_knows_the_users_that_were_made(make: Make, tmp_path: P
 
 
 def test_somebody_who_turned_the_owner_off_did_so_until_the_next_start(make: Make) -> None:
-    with make() as broker:
-        ask(broker.url, "ACL", "SETUSER", "default", "off")
-        ask(broker.url, "ACL", "SAVE")
+    with make() as broker, closing(RedisConnection(BrokerUrl(broker.url))) as connection:
+        connection.call("ACL", "SETUSER", "default", "off")
+        connection.call("ACL", "SAVE")
+        with pytest.raises(BrokerRefused):
+            ask(broker.url, "PING")
 
     with make() as broker:
         assert ask(broker.url, "PING") == b"PONG"
