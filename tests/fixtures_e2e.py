@@ -131,10 +131,13 @@ class Up(Place):
 def gone(processes: Sequence[psutil.Process]) -> Callable[[], bool]:
     """Whether none of these processes runs any more; a zombie whose parent is gone does not count."""
 
-    def check() -> bool:
-        return not [one for one in processes if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
+    def runs(process: psutil.Process) -> bool:
+        try:
+            return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
 
-    return check
+    return lambda: not any(map(runs, processes))
 
 
 @contextmanager

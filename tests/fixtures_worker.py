@@ -245,7 +245,7 @@ class Bench:
                 self.events.append(event)
                 self._answer(event, report.generation)
 
-    def until(self, predicate: Callable[[], object], description: str, timeout_s: float = 10) -> None:
+    def until(self, predicate: Callable[[], object], description: str, timeout_s: float = 30) -> None:
         """Play the coordinator until `predicate` holds."""
 
         def holds() -> object:

@@ -8,10 +8,11 @@ _STEP_MS = 5
 
 
 def wait_until(
-    predicate: Callable[[], object], description: str, timeout_s: float = 10.0, step_ms: int = _STEP_MS
+    predicate: Callable[[], object], description: str, timeout_s: float = 30.0, step_ms: int = _STEP_MS
 ) -> None:
     """Return once `predicate` holds; fail with the description when it does not within `timeout_s`.
 
+    The limit is far beyond what a busy machine needs: only a test whose condition never comes true waits so long.
     `step_ms` is the pause between two looks, for looks that cost something.
     """
     clock = SystemClock()
