@@ -287,6 +287,8 @@ class Session:
             while not self._closed:
                 self.step()
         except Exception as error:
+            if self._closed:
+                return  # closed while this thread was asking: nobody waits for the answer
             _LOG.exception("the client's thread has stopped")
             self._abandon(FleetError(f"the client's thread has stopped: {type(error).__name__}", "Make a new client"))
             self._closed = True

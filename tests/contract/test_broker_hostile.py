@@ -11,7 +11,7 @@ LAB = Readers(sites=("lab",))
 
 
 def test_of_a_heartbeat_no_more_is_read_than_one_may_have(server_bench: ServerBench) -> None:
-    beats = {LARGE: b"x" * 5_000_000, SMALL: b"small", PLAIN: b"plain"}
+    beats = {LARGE: b"x" * (MAX_ENTRY_BYTES + 1_000), SMALL: b"small", PLAIN: b"plain"}
     for address, beat in beats.items():
         server_bench.connect().call("SET", server_bench.keys.heartbeat(address), beat)
     absent = WorkerAddress("lab", "lab.absent")

@@ -175,7 +175,8 @@ def test_a_short_outage_ends_nothing_and_loses_nothing(start: StartBench, tmp_pa
     (ticket,) = bench.publish(call("sleep", 0.6, str(note), lease_ttl_ms=5_000))
     bench.until(note.exists, "the call runs")
     bench.wire.cut = True
-    wait_until(lambda: (bench.options.state_dir / "workers/w1/spool.jsonl").stat().st_size > 0, "the result is spooled")
+    spool = bench.options.state_dir / "workers/lab.w1/spool.jsonl"
+    wait_until(lambda: spool.exists() and spool.stat().st_size > 0, "the result is spooled")
     bench.wire.cut = False
     assert bench.result(ticket).outcome.value == '"slept"'
 

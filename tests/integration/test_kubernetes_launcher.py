@@ -147,7 +147,7 @@ def test_a_job_of_somebody_else_under_that_name_is_not_taken_for_ours(
 
 
 def test_a_server_that_does_not_answer_is_waited_for_so_long_and_no_longer(cluster: Cluster) -> None:
-    with cluster.launcher(timeout_s="0.3") as launcher:
+    with cluster.launcher(timeout_s="1.5") as launcher:
         plan = launcher.render(order())
         for method, kind in (("POST", "Job"), ("GET", "Job"), ("GET", "Job"), ("DELETE", "Job")):
             cluster.fail(method, kind, "hang")
@@ -159,7 +159,7 @@ def test_a_server_that_does_not_answer_is_waited_for_so_long_and_no_longer(clust
         assert launcher.probe(handle).phase is Phase.UNKNOWN
         with pytest.raises(SubstrateUnreachable, match="may still run"):
             launcher.cancel(handle)
-        assert clock.elapsed_ms() - begun_ms < 10_000
+        assert clock.elapsed_ms() - begun_ms < 25_000
 
 
 SIGN_IN = """#!/bin/sh
