@@ -44,13 +44,17 @@ def make_certificates(folder: Path) -> Certificates:
     folder.mkdir(mode=0o700)
     made = Certificates(folder)
     for authority in ("ca", "other"):
-        _openssl("req", "-x509", *_KEY, "-days", "2", "-subj", f"/CN={authority}", *_out(made, authority))
+        usage = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")
+        _openssl("req", "-x509", *_KEY, "-days", "2", "-subj", f"/CN={authority}", *usage, *_out(made, authority))
+    # Python 3.13 takes no certificate that does not say who made it.
+    extensions = folder / "extensions"
+    extensions.write_text("authorityKeyIdentifier=keyid\nsubjectKeyIdentifier=hash\n")
     for name, alternative in (("server", "IP:127.0.0.1"), ("client", "DNS:client")):
         request = folder / f"{name}.csr"
         subject = ("-subj", f"/CN={name}", "-addext", f"subjectAltName={alternative}")
         _openssl("req", *_KEY, *subject, "-keyout", str(made.key(name)), "-out", str(request))
         by = ("-CA", str(made.certificate("ca")), "-CAkey", str(made.key("ca")), "-CAcreateserial")
-        out = ("-out", str(made.certificate(name)))
+        out = ("-extfile", str(extensions), "-out", str(made.certificate(name)))
         _openssl("x509", "-req", "-in", str(request), *by, "-copy_extensions", "copy", "-days", "2", *out)
     return made
 
