@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final, Literal, final
 from tests.mutants.verdict import UNNOTICED, BrokenMutant, Run, Verdict, of_simulation, of_tests
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tests.mutants.mutant import Mutant
 
 ROOT: Final = Path(__file__).parents[2]
@@ -68,6 +70,7 @@ class Bench:
         self._root = root
         self._seeds = seeds
         ignore = shutil.ignore_patterns("__pycache__", ".*")
+        self._compiled = root / "compiled"
         for folder in ("tenure", "tests"):
             shutil.copytree(ROOT / folder, root / folder, ignore=ignore)
         shutil.copy(ROOT / "pyproject.toml", root)
@@ -80,6 +83,7 @@ class Bench:
         try:
             for edit in mutant.edits if mutant else ():
                 edit.apply(package)
+                self._forget(package / edit.file)
             tests = self._tests(mutant) if ask != "simulation" else UNNOTICED
             asked = ask in {"both", "simulation"} or (ask == "first" and not tests.killed)
             return Death(tests, self._simulation() if asked else UNNOTICED)
@@ -88,12 +92,19 @@ class Bench:
         finally:
             for file, content in kept.items():
                 (package / file).write_bytes(content)
+                self._forget(package / file)
 
     def _tests(self, mutant: Mutant | None) -> Verdict:
         # The first failure ends the run, so what is likely to notice comes first.
-        areas = {_area(edit.file) for edit in mutant.edits} if mutant else set[str]()
-        files = sorted(self._files, key=lambda file: not any(area in Path(file).name for area in areas))
+        edited = [edit.file for edit in mutant.edits] if mutant else []
+        files = sorted(self._files, key=lambda file: _distance(Path(file).name, edited))
         return of_tests(self._run(["-m", "pytest", "-q", "-x", *_PLAIN, "-m", "not slow", *files]))
+
+    def _forget(self, file: Path) -> None:
+        """Remove the compiled form: Python looks at a file's second and size alone, which an edit may not change."""
+        compiled = self._compiled.joinpath(*file.parts[1:])
+        for each in compiled.parent.glob(f"{compiled.stem}.*"):
+            each.unlink()
 
     def _simulation(self) -> Verdict:
         options = ["--seeds", str(self._seeds), "--base", "1", "--processes", "1", "--until-failure"]
@@ -102,7 +113,11 @@ class Bench:
     def _run(self, arguments: list[str]) -> Run:
         keep = ("PATH", "HOME", "LANG", "TMPDIR")
         env = {name: value for name in keep if (value := os.environ.get(name))}  # noqa: TID251 - for other programs
-        env |= {"PYTHONPATH": str(self._root), "PYTHONDONTWRITEBYTECODE": "1", "HYPOTHESIS_MAX_EXAMPLES": "30"}
+        env |= {
+            "PYTHONPATH": str(self._root),
+            "PYTHONPYCACHEPREFIX": str(self._compiled),
+            "HYPOTHESIS_MAX_EXAMPLES": "30",
+        }
         try:
             done = subprocess.run(
                 [sys.executable, *arguments],
@@ -117,6 +132,13 @@ class Bench:
         except subprocess.TimeoutExpired:
             return Run(None, "")
         return Run(done.returncode, done.stdout)
+
+
+def _distance(test: str, edited: Sequence[str]) -> int:
+    """How far a test file is from what was edited: 0 when it is named after the module, 1 after the part, else 2."""
+    if any(f"_{Path(file).stem}." in test for file in edited):
+        return 0
+    return 1 if any(_area(file) in test for file in edited) else 2
 
 
 def _area(file: str) -> str:

@@ -238,6 +238,7 @@ def test_a_task_that_comes_back_to_the_queue_meanwhile_is_cancelled_too(fleet: S
     hands = {hand.ticket.task_id: hand for hand in worker.take()}
     worker.claim(hands[lost])
     submit(fleet, *[of_run("r1")] * 40)
+    worker.window = 0
     worker.send(worker.claimed(hands[given_back]))
     fleet.client.send(CancelMany(run="r1"))
     fleet.step()
