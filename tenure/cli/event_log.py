@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     Command = Callable[..., None]
 
 Line = dict[str, Any]
+
+_PRINCIPAL: Final = re.compile(r"coordinator|unrecorded|(?:person|site|policy):.+")
 
 
 def filter_options(function: Command) -> Command:
@@ -48,8 +51,10 @@ def wanted(desk: Desk, given: dict[str, Any]) -> EventFilter:
 
     now_ms = desk.session.clock.now_ms()
     given = dict(given)
-    given["since_ms"] = _moment_ms(given.pop("since"), now_ms)
-    given["until_ms"] = _moment_ms(given.pop("until"), now_ms)
+    given["since_ms"] = _moment_ms(given.pop("since"), now_ms, "--since")
+    given["until_ms"] = _moment_ms(given.pop("until"), now_ms, "--until")
+    _require_kind(given["kind"])
+    _require_principal(given["principal"])
     if given["task_id"] is not None:
         given["task_id"] = task_id_argument(given["task_id"])
     return collect(EventFilter, given)
@@ -119,11 +124,38 @@ def _parsed(path: Path, number: int, text: str) -> Line:
     return cast("Line", line)
 
 
-def _moment_ms(text: str | None, now_ms: int) -> int | None:
-    """A time of day, with this host's offset where none is given, or how long ago."""
+def _require_kind(kind: str | None) -> None:
+    """See that there can be such events: a word that is misspelt would find none, and say that all is well."""
+    from difflib import get_close_matches
+
+    from tenure.protocol.audit_messages import KINDS
+
+    if kind is None or kind in KINDS:
+        return
+    meant = get_close_matches(kind, KINDS, n=1)
+    remedy = f"Did you mean {meant[0]}?" if meant else f"There are {', '.join(sorted(KINDS))}"
+    raise UsageError(f"--kind {kind!r} is no kind of event", remedy)
+
+
+def _require_principal(principal: str | None) -> None:
+    if principal is not None and _PRINCIPAL.fullmatch(principal) is None:
+        raise UsageError(
+            f"--principal {principal!r} is no principal", f"Write it like person:{principal}, site:lab or coordinator"
+        )
+
+
+def _moment_ms(text: str | None, now_ms: int, option: str) -> int | None:
+    """A time of day, with this host's offset where none is given, or how long ago. Raises `UsageError`."""
     if text is None:
         return None
     try:
         return max(0, int(datetime.fromisoformat(text).astimezone().timestamp() * 1000))
     except (ValueError, OverflowError):
-        return max(0, now_ms - duration_ms(text, "a time"))
+        pass
+    try:
+        return max(0, now_ms - duration_ms(text))
+    except UsageError:
+        raise UsageError(
+            f"{option} is no time: {text[:40]!r}",
+            "Write how long ago, like 90m or 2h, or a date, like 2026-11-30 or 2026-11-30T08:00",
+        ) from None

@@ -10,7 +10,8 @@ import click
 
 from tenure.cli import event_log
 from tenure.cli.desk import with_desk
-from tenure.cli.output import Column, moment
+from tenure.cli.drafts import whole_file
+from tenure.cli.output import Column, counted, moment
 from tenure.cli.records import limit_option
 from tenure.errors import FleetError, UsageError
 
@@ -68,11 +69,12 @@ def export(desk: Desk, /, out: Path | None, **given: Any) -> None:  # noqa: ANN4
             click.echo(_text(line))
         return
     try:
-        with out.open("w", encoding="utf-8") as file:
+        with whole_file(out) as file:
             count = sum(_write(file, line) for line in lines)
     except OSError as error:
         raise UsageError(f"{out} cannot be written: {error.strerror}") from None
-    desk.remark(f"{count} events are in {out}.")
+    verb = "is" if count == 1 else "are"
+    desk.output.answer({"file": str(out), "events": count}, f"{counted(count, 'event')} {verb} in {out}.")
 
 
 @events.command("verify")
@@ -86,6 +88,11 @@ def verify(desk: Desk, export_file: Path | None, database: Path | None, anchor_f
         raise UsageError("say which log", "Give --file or --database, not both")
     known = event_log.anchors(anchor_file) if anchor_file is not None else []
     checker = _checked(_source(desk, export_file, database), known)
+    if export_file is not None and checker.holds_events_alone:
+        raise UsageError(
+            f"{export_file} cannot be checked: it has events and no seals, like an export with a filter",
+            "Export the whole log, without a filter",
+        )
     findings = checker.findings()
     record = checker.checked.record()
     record["findings"] = [{"kind": finding.kind, "text": finding.text} for finding in findings]
@@ -94,9 +101,10 @@ def verify(desk: Desk, export_file: Path | None, database: Path | None, anchor_f
         return int(bool(findings))
     for finding in findings:
         desk.output.say(f"{finding.kind}: {finding.text}", colour="red")
-    text = f"{record['events']} events under {record['seals']} seals were checked"
-    text += f", and {record['anchors']} of {len(known)} anchors met" if known else ""
-    verdict = "all are as they were written" if not findings else f"{len(findings)} findings"
+    verb = "was" if record["events"] == 1 else "were"
+    text = f"{counted(record['events'], 'event')} under {counted(record['seals'], 'seal')} {verb} checked"
+    text += f", and {record['anchors']} of {counted(len(known), 'anchor')} met" if known else ""
+    verdict = "all are as they were written" if not findings else counted(len(findings), "finding")
     desk.output.say(f"{text}: {verdict}.", colour="red" if findings else "green")
     if not known and not findings:
         desk.remark(
@@ -125,7 +133,10 @@ def anchor(desk: Desk, anchor_file: Path | None) -> None:
             file.write(f"{text}\n")
     except OSError as error:
         raise UsageError(f"{anchor_file} cannot be written: {error.strerror}") from None
-    desk.remark(f"Seal {found.seal_id}, which ends with event {found.last_event}, was added to {anchor_file}.")
+    told = found.model_dump() | {"file": str(anchor_file)}
+    desk.output.answer(
+        told, f"Seal {found.seal_id}, which ends with event {found.last_event}, was added to {anchor_file}."
+    )
 
 
 def _source(desk: Desk, export_file: Path | None, database: Path | None) -> Iterator[dict[str, Any]]:

@@ -69,6 +69,11 @@ def listed(names: Iterable[object]) -> str:
     return ", ".join(map(str, names)) or "-"
 
 
+def counted(number: int, noun: str) -> str:
+    """So many of them: "1 task", "2 tasks"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def moment(at_ms: int) -> str:
     """A wall-clock time of the coordinator in this host's time zone."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")

@@ -5,11 +5,65 @@ The first row of an answer is a `Page`; the others are lines as `tenure.protocol
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
 from tenure.protocol.message import Count, Message, Milliseconds, Name, TaskId, Text
+
+KINDS: Final = frozenset(
+    {
+        "accepted",
+        "adopted",
+        "adoption_refused",
+        "bound",
+        "campaign_closed",
+        "campaign_created",
+        "cancel_asked",
+        "cancel_many_asked",
+        "cancel_many_done",
+        "cancelled",
+        "checkpoint_lost",
+        "checkpoint_refused",
+        "checkpoint_taken",
+        "collection_begun",
+        "coordinator_began",
+        "credential_added",
+        "credentials_retired",
+        "directive_approved",
+        "directive_denied",
+        "failed_attempt",
+        "flooded",
+        "from_checkpoint",
+        "given_back",
+        "lease_over",
+        "log_lost",
+        "lost",
+        "malformed",
+        "new_incarnation",
+        "not_ended",
+        "not_gone",
+        "not_launched",
+        "not_promoted",
+        "offered",
+        "person_issued",
+        "person_revoked",
+        "quarantine_dropped",
+        "quarantine_expired",
+        "refused",
+        "rejected",
+        "request_refused",
+        "retry_allowed",
+        "retry_held",
+        "second_executor",
+        "site_issued",
+        "site_revoked",
+        "submitted",
+        "worker_hello",
+        "worker_state",
+    }
+)
+"""Every kind of event that is recorded."""
 
 
 class EventFilter(Message):

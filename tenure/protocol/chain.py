@@ -175,6 +175,11 @@ class Checker:
                 end.append(finding)
         return (*self._findings, *end)
 
+    @property
+    def holds_events_alone(self) -> bool:
+        """Whether there are events with neither seals nor a beginning, and nothing else: what a filter leaves."""
+        return bool(self._loose) and self._head is None and not self._last.seal_id and not self._findings
+
     def anchor(self) -> Anchor | None:
         """The newest seal, to be kept elsewhere; None when there is none."""
         if self._head is None or not self._last.seal_id:

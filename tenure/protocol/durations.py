@@ -18,7 +18,8 @@ Duration: TypeAlias = str | int | timedelta
 _UNITS_MS: Final = MappingProxyType({"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000})
 _PART: Final = re.compile(r"([0-9]{1,15})(ms|s|m|h|d)")
 _WHOLE: Final = re.compile(rf"(?:{_PART.pattern})+")
-_REMEDY: Final = 'Write it like "500ms", "30s", "2m" or "1h30m", or give whole milliseconds or a timedelta'
+_REMEDY: Final = 'Write it like "500ms", "30s", "2m" or "1h30m"'
+_PYTHON_REMEDY: Final = f"{_REMEDY}, or give whole milliseconds or a timedelta"
 
 
 def duration_ms(value: Duration, name: str = "a duration") -> int:
@@ -33,7 +34,9 @@ def duration_ms(value: Duration, name: str = "a duration") -> int:
     """
     milliseconds = _parsed(value)
     if milliseconds is None or milliseconds < 0:
-        raise UsageError(f"{name} is not a duration: {_shown(value)}", _REMEDY)
+        # Who has written a text has written it in a file or on a command line, where there are no other types.
+        remedy = _REMEDY if isinstance(value, str) else _PYTHON_REMEDY
+        raise UsageError(f"{name} is not a duration: {_shown(value)}", remedy)
     return milliseconds
 
 
