@@ -5,12 +5,15 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 
 from tenure.cli.commands import tenure
+from tests.kubernetes_objects import read_yaml
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +32,16 @@ mkdir -p "$TMPDIR/tenure-7/workers/slurm-5-2"
 trap 'echo drained > "$HOME/told"; exit 4' TERM
 : > "$HOME/ready"
 while :; do sleep 0.1; done
+"""
+
+AGENT = """
+import signal, sys
+from pathlib import Path
+from tenure.clock import SystemClock, SystemEntropy
+from tenure.workers.identity import assume
+assume(Path(sys.argv[1]), None, SystemClock(), SystemEntropy(), site="imaging")
+print("at work", flush=True)
+signal.pause()
 """
 
 
@@ -105,3 +118,79 @@ def test_the_batch_script_passes_the_end_on_and_waits_for_the_worker(tmp_path: P
     assert said[-4:] == ["--gone-by", "1700000000", "--capability", "cpu"]
     assert (tmp_path / "told").read_text() == "drained\n"
     assert not (tmp_path / "tenure-7").exists()
+
+
+def worker_health(state: Path) -> int:
+    """What the check of a worker's container says; it gets no address of a broker, so it can ask nobody."""
+    variables = {"PATH": os.defpath, "TENURE_DATA_DIR": str(state)}
+    check = ["sh", DEPLOY / "container" / "check-part", "worker"]
+    return subprocess.run(check, env=variables, check=False, capture_output=True).returncode
+
+
+def test_a_workers_container_is_healthy_while_its_agent_is_at_work_whatever_its_credential(tmp_path: Path) -> None:
+    assert worker_health(tmp_path) == 1
+    agent = subprocess.Popen([sys.executable, "-c", AGENT, tmp_path], cwd=ROOT, stdout=subprocess.PIPE)
+    try:
+        assert agent.stdout is not None
+        assert agent.stdout.readline() == b"at work\n"
+        assert worker_health(tmp_path) == 0
+        agent.send_signal(signal.SIGSTOP)
+        wait_until(lambda: worker_health(tmp_path) == 1, "an agent that is stopped is not at work")
+        agent.send_signal(signal.SIGCONT)
+        wait_until(lambda: worker_health(tmp_path) == 0, "it goes on")
+    finally:
+        agent.kill()
+        agent.communicate()
+    assert worker_health(tmp_path) == 1
+
+
+def test_each_unit_has_a_credential_of_its_own() -> None:
+    loaded = {
+        unit.stem: [line.partition("=")[2] for line in unit.read_text().splitlines() if line.startswith("LoadCred")]
+        for unit in UNITS
+    }
+    assert loaded == {
+        "tenure-broker": [],
+        "tenure-coordinator": ["broker.url:/etc/tenure/coordinator.url"],
+        "tenure-worker@": ["broker.url:/etc/tenure/worker-%i.url"],
+    }
+
+
+def composed(**variables: str) -> dict[str, Any]:
+    """What docker-compose makes of the file with these variables."""
+    program = shutil.which("docker-compose")
+    if program is None:
+        pytest.skip("docker-compose is not installed")
+    command = [program, "-f", ROOT / "docker-compose.yml", "--profile", "cli", "config"]
+    variables = {"PATH": os.defpath, **variables}
+    (found,) = read_yaml(subprocess.run(command, env=variables, check=True, capture_output=True, text=True).stdout)
+    return found
+
+
+def files_of_parts(fleet: dict[str, Any]) -> dict[str, str]:
+    """The name of the file in which each service finds its address; all see it under the same path."""
+    found: dict[str, str] = {}
+    for name, service in fleet["services"].items():
+        (secret,) = service["secrets"]
+        assert secret.get("target", secret["source"]) == "broker_url"
+        found[name] = Path(fleet["secrets"][secret["source"]]["file"]).name
+    return found
+
+
+PARTS = ("broker", "cli", "coordinator", "programs", "worker")
+
+
+def test_one_secret_is_enough_for_a_fleet_in_containers() -> None:
+    assert files_of_parts(composed()) == dict.fromkeys(PARTS, "broker.url")
+
+
+def test_each_part_in_a_container_takes_a_credential_of_its_own() -> None:
+    fleet = composed(
+        TENURE_SECRETS="/srv/secrets",
+        TENURE_COORDINATOR_CREDENTIAL="coordinator.url",
+        TENURE_WORKER_CREDENTIAL="imaging.url",
+        TENURE_CLI_CREDENTIAL="operator.url",
+    )
+    expected = ("broker.url", "operator.url", "coordinator.url", "imaging.url", "imaging.url")
+    assert files_of_parts(fleet) == dict(zip(PARTS, expected, strict=True))
+    assert {Path(secret["file"]).parent for secret in fleet["secrets"].values()} == {Path("/srv/secrets")}
