@@ -4,9 +4,12 @@ Contents are plain strings, written and read in pieces. A content that waits for
 its last piece; an object does not, but carries a far-off expiry, by which its age is known. What is promoted was
 compared on its way into another key, which then takes the object's name: nobody can exchange it in between.
 
-On a broker that knows its users, sites and people write to staging places of their own and nowhere else. They may not
-list keys and not lengthen an object's life: they count on an object only while it is young, and stage its content again
-when it is not. How much all contents together may have, only the broker's own memory limit tells them.
+On a broker that knows its users, sites and people write to staging places of their own and nowhere else, and may not
+list keys. A site may not lengthen an object's life: it counts on an object only while it is young, and stages its
+content again when it is not. A person gives a content a name that is free, and never one that is taken: whoever could
+replace an object could destroy it. All that a person may do with one that is there is to take its expiry away, which
+the next list of objects, or the next attempt to remove it, gives back: its age begins anew by that. How much all
+contents together may have, only the broker's own memory limit tells guests.
 
 The broker's memory is for messages. A content may have 16 MiB, all together 512 MiB; more belongs into a folder or an
 object store.
@@ -22,7 +25,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, cast, final
 from tenure.artifacts.base import PLACE_SITE, Place, StagedPlace, Stored
 from tenure.artifacts.content import checked
 from tenure.artifacts.lending import Lending
-from tenure.broker.principals import is_held_to_its_own
+from tenure.broker.principals import principal_of
 from tenure.broker.redis_connection import RedisConnection
 from tenure.errors import (
     ArtifactDamaged,
@@ -54,6 +57,10 @@ _OBJECT_LIFE_MS: Final = 36_500 * _DAY_MS
 _YOUNG_MS: Final = 12 * 3_600_000
 """What is younger than this is not collected for as long again, however little anybody needs it."""
 
+_NO_EXPIRY: Final = -1
+_GONE: Final = -2
+"""What `PTTL` says of a key that a person wants to be kept, and of one that has just expired."""
+
 _AT_ONCE: Final = 500
 _RELIED_ON: Final = 2 * MAX_CONTENT_BYTES
 _ANY: Final = "*"
@@ -81,7 +88,9 @@ class BrokerStore:
     def __init__(
         self, broker: BrokerUrl, keys: ContentKeys, entropy: Entropy, *, total_bytes: int = MAX_TOTAL_BYTES
     ) -> None:
-        self._is_guest = is_held_to_its_own(broker.user, keys.namespace)
+        user = principal_of(broker.user, keys.namespace)
+        self._is_site = user is not None and user.part == "site"
+        self._is_person = user is not None and user.part == "client"
         self._left_by_guest: set[str] = set()
         self._keys = keys
         self._entropy = entropy
@@ -97,9 +106,10 @@ class BrokerStore:
         # An empty content is a key of its own kind: the server knows no empty strings that were written by pieces.
         commands: list[Command] = [("EXISTS", key), ("STRLEN", key)]
         if renew:
-            commands.append(("PTTL", key) if self._is_guest else ("PEXPIRE", key, _OBJECT_LIFE_MS))
-        there, size, *more = self._call(commands)
-        if renew and self._is_guest and cast("int", more[0]) < _OBJECT_LIFE_MS - _YOUNG_MS:
+            # Before the look, so that what is seen then is kept.
+            commands.insert(0, self._renewal(key))
+        *renewed, there, size = self._call(commands)
+        if renewed and self._is_site and not _is_young(cast("int", renewed[0])):
             return False
         return bool(there) and size == blob.size
 
@@ -151,8 +161,14 @@ class BrokerStore:
         self._call([("SET", draft, b"", "PX", _STAGED_LIFE_MS)])
         self._write(draft, 0, checked(blob, self._read(source, blob, 0)))
         target = self._keys.stored(blob.digest)
+        naming = "RENAMENX" if self._is_guest else "RENAME"
         # The expiry first, because it moves along: whatever happens in between, no object has the short one.
-        self._call([("PEXPIRE", draft, _OBJECT_LIFE_MS), ("RENAME", draft, target), ("UNLINK", source)])
+        _, named, _ = self._call([("PEXPIRE", draft, _OBJECT_LIFE_MS), (naming, draft, target), ("UNLINK", source)])
+        if not named and not self.has(blob, renew=True):
+            raise ArtifactDamaged(
+                f"The broker keeps something else under the name of content {blob.digest[:12]}…",
+                "Ask an operator: `tenure artifacts verify`",
+            )
 
     def discard(self, place: Place) -> None:
         """See `Store.discard`."""
@@ -180,12 +196,24 @@ class BrokerStore:
         """See `Store.remove`."""
         key = self._keys.stored(digest)
         left_ms = cast("int", self._call([("PTTL", key)])[0])
-        if left_ms <= _OBJECT_LIFE_MS - min_age_ms:
+        if left_ms == _NO_EXPIRY and min_age_ms:
+            self._call([("PEXPIRE", key, _OBJECT_LIFE_MS)])
+        elif left_ms <= _OBJECT_LIFE_MS - min_age_ms:
             self._call([("UNLINK", key)])
 
     def close(self) -> None:
         """See `Store.close`."""
         self._connections.close()
+
+    @property
+    def _is_guest(self) -> bool:
+        return self._is_site or self._is_person
+
+    def _renewal(self, key: str) -> Command:
+        """A site looks how old an object is, a person takes its expiry away, the coordinator begins it anew."""
+        if self._is_site:
+            return ("PTTL", key)
+        return ("PERSIST", key) if self._is_person else ("PEXPIRE", key, _OBJECT_LIFE_MS)
 
     # --- pieces ---------------------------------------------------------------------------------
 
@@ -247,9 +275,12 @@ class BrokerStore:
             fitting = [(key, text) for key, text in names if name.fullmatch(text)]
             commands = [(command, key) for key, _ in fitting for command in ("STRLEN", "PTTL")]
             answers = cast("list[int]", self._call(commands)) if commands else []
-            for (_, text), size, left_ms in zip(fitting, answers[::2], answers[1::2], strict=True):
-                if left_ms >= 0:  # else it has just expired
-                    yield text, size, max(life_ms - left_ms, 0)
+            found = list(zip(fitting, answers[::2], answers[1::2], strict=True))
+            if kept := [key for (key, _), _, left_ms in found if left_ms == _NO_EXPIRY]:
+                self._call([("PEXPIRE", key, life_ms) for key in kept])
+            for (_, text), size, left_ms in found:
+                if left_ms != _GONE:
+                    yield text, size, 0 if left_ms == _NO_EXPIRY else max(life_ms - left_ms, 0)
 
     def _scan(self, pattern: str) -> Iterator[list[bytes]]:
         # The namespace's braces mean nothing in a pattern; a name may hold no other signs that do.
@@ -278,3 +309,7 @@ class BrokerStore:
             raise ArtifactStoreFull(error.message, error.remedy) from error
         except BrokerError as error:
             raise ArtifactStoreUnreachable(error.message, error.remedy) from error
+
+
+def _is_young(left_ms: int) -> bool:
+    return left_ms == _NO_EXPIRY or left_ms >= _OBJECT_LIFE_MS - _YOUNG_MS

@@ -11,7 +11,8 @@ much is written. The coordinator therefore believes nothing that a site's stream
 |---|---|
 | a site | take from its own streams of assignments, add to its inbox, write its heartbeats, logs and staging places, \
 read orders, echoes and stored contents |
-| a person | ask by the person's own stream, read answers, logs and contents; and, but for observers, store contents |
+| a person | ask by the person's own stream, read answers, logs and contents; and, but for observers, store \
+contents that are not there yet |
 | the coordinator | what it needs of every key of its namespace, and nothing about users |
 | the provisioner | make and end users, and nothing about keys; whoever may do that can make an administrator |
 
@@ -145,7 +146,9 @@ def person_rights(namespace: str, person: str, role: Role) -> Rights:
         own = f"stg:@{person}:*"
         selectors += [
             Selector((*_STAGE_CONTENT, "unlink"), (key.write(own),)),
-            Selector(("rename",), (key.both(own), key.write("obj:*"))),
+            # What is there already can neither be replaced nor ended by these, only kept for longer.
+            Selector(("renamenx",), (key.both(own), key.write("obj:*"))),
+            Selector(("persist",), (key.write("obj:*"),)),
         ]
     return Rights(("ping",), tuple(selectors))
 

@@ -5,6 +5,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from redis.exceptions import NoPermissionError
 
 from tenure.artifacts.base import OWN, Place, Store, uploads_of
 from tenure.artifacts.opening import open_store
@@ -14,7 +15,7 @@ from tenure.artifacts.turns import Turns
 from tenure.broker.keys import ContentKeys
 from tenure.broker.url import BrokerUrl
 from tenure.client.contents import Contents
-from tenure.errors import ArtifactStoreUnreachable, UnknownArtifact
+from tenure.errors import ArtifactDamaged, ArtifactStoreUnreachable, UnknownArtifact
 from tenure.protocol.artifact import Blob
 from tenure.protocol.principal_messages import Role
 from tenure.testing import ManualClock, SeededEntropy
@@ -133,18 +134,63 @@ def test_a_person_uploads_and_downloads(
     assert [each.blob for each in coordinator.objects()] == [blob]
 
 
-def test_a_person_sends_again_what_may_be_collected_soon(
+def test_what_a_person_relies_on_is_not_collected_however_old_it_is(
     refusing_nothing: SecuredBroker, coordinator: Store, person: Contents, tmp_path: Path
 ) -> None:
     blob = put(coordinator, RAW)
-    age(refusing_nothing, blob, DAY_MS)
+    age(refusing_nothing, blob, 2 * DAY_MS)
     source = tmp_path / "a.bin"
     source.write_bytes(RAW)
 
     assert person.upload(source) == blob
 
+    coordinator.remove(blob.digest, DAY_MS)
+    assert coordinator.has(blob)
     (found,) = coordinator.objects()
     assert found.age_ms < DAY_MS / 2
+
+
+@pytest.mark.parametrize("look", ["list", "remove"])
+def test_what_a_person_relied_on_once_grows_old_again(
+    coordinator: Store, person: Contents, secured_broker: SecuredBroker, look: str
+) -> None:
+    blob = put(coordinator, RAW)
+    assert person.store.has(blob, renew=True)
+    if look == "list":
+        assert [found.age_ms for found in coordinator.objects()] == [0]
+    else:
+        coordinator.remove(blob.digest, DAY_MS)
+
+    age(secured_broker, blob, 2 * DAY_MS)
+    coordinator.remove(blob.digest, DAY_MS)
+
+    assert not coordinator.has(blob)
+
+
+def test_nobody_but_the_coordinator_replaces_a_content_that_is_there(
+    coordinator: Store, person: Contents, secured_broker: SecuredBroker
+) -> None:
+    """A submitter reads the digests of others' results, and may write to places of one's own whatever there is."""
+    blob, place = put(coordinator, RAW), Place(uploads_of("anna"), "0" * 25 + "C", 1, "d" * 16)
+    keys = ContentKeys("main")
+    draft, target = keys.staged(f"@anna:{place.task_id}:1:{place.nonce}", "0" * 64), keys.stored(blob.digest)
+    with closing(secured_broker.connect(secured_broker.person_url("anna", Role.SUBMITTER))) as anna:
+        anna.call("SET", draft, b"nothing of the kind")
+        assert isinstance(anna.call_all([("RENAME", draft, target)])[0], NoPermissionError)
+        assert anna.call("RENAMENX", draft, target) == 0
+
+    assert b"".join(coordinator.read(blob)) == RAW
+
+
+def test_a_name_that_is_taken_by_something_else_is_an_error_and_no_success(
+    coordinator: Store, person: Contents, secured_broker: SecuredBroker
+) -> None:
+    blob, place = blob_of(RAW), Place(uploads_of("anna"), "0" * 25 + "C", 1, "d" * 16)
+    secured_broker.admin("SET", ContentKeys("main").stored(blob.digest), "half of it")
+    person.store.stage(place, blob, 0, cut(RAW))
+
+    with pytest.raises(ArtifactDamaged, match="something else under the name"):
+        person.store.promote(place, blob)
 
 
 def test_an_upload_that_breaks_off_leaves_nothing(

@@ -78,6 +78,7 @@ SUBMITTER: Mapping[str, set[str]] = {
     "setrange": {UPLOAD},
     "pexpire": {UPLOAD},
     "unlink": {UPLOAD},
+    "persist": {CONTENT},
 }
 _COORDINATOR_COMMANDS = (
     *("del", "exists", "expire", "get", "getrange", "mget", "mset", "pexpire", "pttl", "set", "setrange", "strlen"),
@@ -89,8 +90,8 @@ COORDINATOR: Mapping[str, set[str]] = {command: set(NAMES) for command in _COORD
 ANYWHERE: Mapping[str, set[str]] = {
     "site": {"ping"},
     "observer": {"ping"},
-    "submitter": {"ping", "rename"},
-    "operator": {"ping", "rename"},
+    "submitter": {"ping", "renamenx"},
+    "operator": {"ping", "renamenx"},
     "coordinator": {"discard", "exec", "info", "multi", "ping", "rename", "scan"},
     "provisioner": {
         *("acl|deluser", "acl|dryrun", "acl|getuser", "acl|save", "acl|setuser", "acl|users", "acl|whoami"),
@@ -116,6 +117,7 @@ ARGUMENTS: Mapping[str, str] = {
     "mget": "MGET {}",
     "mset": "MSET {} v",
     "pexpire": "PEXPIRE {} 100000",
+    "persist": "PERSIST {}",
     "pttl": "PTTL {}",
     "set": "SET {} v PX 100000",
     "setrange": "SETRANGE {} 0 v",
@@ -187,24 +189,28 @@ def command_for(command: str, key: str) -> Command:
     return tuple(key if word == "{}" else word for word in ARGUMENTS[command].split())
 
 
-def test_a_content_gets_its_name_only_from_a_place_of_ones_own(connection: RedisConnection, kind: str) -> None:
-    """`RENAME` is the one command that takes a name away and gives another."""
+@pytest.mark.parametrize("command", ["RENAME", "RENAMENX"])
+def test_a_content_gets_its_name_only_from_a_place_of_ones_own(
+    connection: RedisConnection, kind: str, command: str
+) -> None:
+    """These take a name away and give another; only `RENAME`, the coordinator's, ends what had that name before."""
     tries = [(source, target) for source in KEYS for target in KEYS]
 
-    answers = connection.call_all([("RENAME", source, target) for source, target in tries])
+    answers = connection.call_all([(command, source, target) for source, target in tries])
 
     allowed = {
         (named(source), named(target))
         for (source, target), answer in zip(tries, answers, strict=True)
         if not refused(answer)
     }
-    assert allowed == set(renamings(kind))
+    assert allowed == set(renamings(kind, command))
 
 
-def renamings(kind: str) -> Iterable[tuple[str, str]]:
-    if kind == "coordinator":
+def renamings(kind: str, command: str) -> Iterable[tuple[str, str]]:
+    if kind == "coordinator" and command == "RENAME":
         return ((source, target) for source in NAMES for target in NAMES)
-    return ((UPLOAD, target) for target in (UPLOAD, CONTENT)) if kind in {"submitter", "operator"} else ()
+    uploads = kind in {"submitter", "operator"} and command == "RENAMENX"
+    return ((UPLOAD, target) for target in (UPLOAD, CONTENT)) if uploads else ()
 
 
 @pytest.mark.parametrize(
@@ -247,7 +253,7 @@ def test_every_command_that_a_user_needs_without_a_key_is_let_through(
     secured_broker: SecuredBroker, connection: RedisConnection, kind: str
 ) -> None:
     commands = all_commands(secured_broker)
-    answers = connection.call_all([commands[name] for name in sorted(ANYWHERE[kind] - {"rename"})])
+    answers = connection.call_all([commands[name] for name in sorted(ANYWHERE[kind] - {"rename", "renamenx"})])
 
     assert not any(map(refused, answers))
 

@@ -40,6 +40,13 @@ MUTANTS: Final = (
     mutant("asks_for_all", "a person asks by a stream of one's own", _ACL, 'f"rpc:{person}"', '"rpc:*"'),
     mutant("uploads_as_site", "a person stages as nobody else", _ACL, 'own = f"stg:@{person}:*"', 'own = "stg:*"'),
     mutant(
+        "contents_replaced",
+        "a person replaces no content that is there",
+        _ACL,
+        'Selector(("renamenx",),',
+        'Selector(("rename", "renamenx"),',
+    ),
+    mutant(
         "coordinator_makes_users",
         "the coordinator has no right to make users",
         _ACL,

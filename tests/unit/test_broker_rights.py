@@ -68,7 +68,7 @@ NEEDED = {
     "staged": {(command, "W") for command in ("set", "setrange", "pexpire", "strlen", "exists")},
 }
 COMMANDS = sorted(
-    {command for selector in LAB.selectors for command in selector.commands} | {"rename", "unlink", "xdel"}
+    {command for selector in LAB.selectors for command in selector.commands} | {"rename", "renamenx", "unlink", "xdel"}
 )
 
 
@@ -123,12 +123,14 @@ def test_only_who_may_submit_may_upload_and_only_by_places_of_ones_own(role: Rol
     own = CONTENTS.staged(f"@anna:{TASK}:1:{'a' * 16}", "d" * 64)
 
     assert may(rights, "setrange", own, "W") is uploads
-    assert may(rights, "rename", own, "RW") is uploads
-    assert may(rights, "rename", CONTENTS.stored("d" * 64), "W") is uploads
+    assert may(rights, "renamenx", own, "RW") is uploads
+    assert may(rights, "renamenx", CONTENTS.stored("d" * 64), "W") is uploads
+    assert may(rights, "persist", CONTENTS.stored("d" * 64), "W") is uploads
+    assert not any(may(rights, "rename", key, "") for key in (own, CONTENTS.stored("d" * 64)))
     for place in ("anna", "@bert", "lab", "@"):
         foreign = CONTENTS.staged(f"{place}:{TASK}:1:{'a' * 16}", "d" * 64)
         assert not any(may(rights, command, foreign, "W") for command in COMMANDS)
-    assert not any(may(rights, command, CONTENTS.stored("d" * 64), "R") for command in ("rename", "set", "unlink"))
+    assert not any(may(rights, command, CONTENTS.stored("d" * 64), "R") for command in ("renamenx", "set", "unlink"))
 
 
 def test_the_coordinator_makes_nobody_and_reaches_no_other_namespace() -> None:
