@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 import click
 
 from tenure.cli.desk import collect, with_desk
-from tenure.cli.output import Column, listed, moment
-from tenure.cli.records import Listing, limit_option, one_row, print_list, query
+from tenure.cli.output import Column, counted, listed, moment
+from tenure.cli.records import Listing, limit_option, one_row, print_list, query, remark_end
 from tenure.errors import UsageError
 from tenure.protocol.amounts import decimal_text, thousandths
 from tenure.protocol.durations import duration_ms
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from tenure.cli.desk import Desk
     from tenure.protocol.campaign_messages import CreateCampaign
-    from tenure.protocol.client_messages import Ask
 
 CAMPAIGNS: Final = Listing(
     what="campaigns",
@@ -113,7 +112,14 @@ def campaigns() -> None:
 @with_desk
 def create_campaign(desk: Desk, /, **options: object) -> None:
     """Make a campaign. What it allows never changes; budgets that are not given have no limit."""
-    _step(desk, collect(CampaignForm, options).ask())
+    (row,) = desk.ask(collect(CampaignForm, options).ask()).rows
+    text = f"Campaign {row['campaign']} is {row['state']}."
+    # The very same one a second time is no error: then others may have submitted to it by now.
+    held = row["reserved_tasks"]
+    verb = "has" if held == 1 else "have"
+    desk.output.answer(
+        row, f"{text} It was there already, and {counted(held, 'task')} of it {verb} not ended." if held else text
+    )
 
 
 @campaigns.command("list")
@@ -127,15 +133,25 @@ def list_campaigns(desk: Desk, state: str | None, limit: int) -> None:
         return
     rows = [_summed(row) for row in query(desk, "campaigns", {"state": state}, limit)]
     desk.output.table(CAMPAIGNS.columns, rows, empty=CAMPAIGNS.empty)
+    remark_end(desk, rows, limit)
 
 
 @campaigns.command("show")
 @click.argument("campaign")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    metavar="N",
+    default=_MOST_ROWS,
+    show_default=True,
+    help="How many lines at most of who has used it for what.",
+)
 @with_desk
-def show_campaign(desk: Desk, campaign: str) -> None:
+def show_campaign(desk: Desk, campaign: str, limit: int) -> None:
     """Show what a campaign allows, what is left of it, and who has used how much of it for what."""
     row = one_row(desk, CAMPAIGNS, campaign)
-    usage = query(desk, "usage", {"campaign": campaign}, _MOST_ROWS)
+    usage = query(desk, "usage", {"campaign": campaign}, limit)
+    remark_end(desk, usage, limit)
     if desk.output.as_json:
         desk.output.json({**row, "usage": usage})
         return
@@ -155,7 +171,11 @@ def close_campaign(desk: Desk, campaign: str, note: str) -> None:
     """Take no more submissions. What was admitted goes on; see `tenure cancel --campaign` to end it."""
     from tenure.protocol.campaign_messages import CloseCampaign
 
-    _step(desk, CloseCampaign(campaign=campaign, note=note))
+    (row,) = desk.ask(CloseCampaign(campaign=campaign, note=note)).rows
+    held = row["reserved_tasks"]
+    text = f"Campaign {row['campaign']} is {row['state']}."
+    verbs = "has not ended goes on" if held == 1 else "have not ended go on"
+    desk.output.answer(row, f"{text} Its {counted(held, 'task')} that {verbs}." if held else text)
 
 
 def date_ms(text: str | None, name: str) -> int | None:
@@ -169,13 +189,6 @@ def date_ms(text: str | None, name: str) -> int | None:
         raise UsageError(
             f"{name} is not a date: {text[:40]!r}", "Write it like 2030-01-31 or 2030-01-31T09:00"
         ) from None
-
-
-def _step(desk: Desk, ask: Ask) -> None:
-    (row,) = desk.ask(ask).rows
-    held = row["reserved_tasks"]
-    words = f"Campaign {row['campaign']} is {row['state']}."
-    desk.output.answer(row, f"{words} Its {held} tasks that have not ended go on." if held else words)
 
 
 def _budget(row: Mapping[str, Any]) -> list[dict[str, Any]]:

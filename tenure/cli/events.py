@@ -12,7 +12,7 @@ from tenure.cli import event_log
 from tenure.cli.desk import with_desk
 from tenure.cli.drafts import whole_file
 from tenure.cli.output import Column, counted, moment
-from tenure.cli.records import limit_option
+from tenure.cli.records import limit_option, remark_end
 from tenure.errors import FleetError, UsageError
 
 if TYPE_CHECKING:
@@ -50,8 +50,7 @@ def list_events(desk: Desk, /, limit: int, **given: Any) -> None:  # noqa: ANN40
     """List what was decided, newest first."""
     rows = event_log.newest(desk, event_log.wanted(desk, given), limit)
     desk.output.table(COLUMNS, rows, empty="There are no such events.")
-    if len(rows) == limit:
-        desk.remark(f"The list stops after {limit}; ask for more with --limit.")
+    remark_end(desk, rows, limit)
 
 
 @events.command("export")

@@ -78,6 +78,11 @@ def print_list(desk: Desk, listing: Listing, where: Mapping[str, str | None], li
     """Print a list."""
     rows = query(desk, listing.what, where, limit)
     desk.output.table(listing.columns, rows, empty=listing.empty)
+    remark_end(desk, rows, limit)
+
+
+def remark_end(desk: Desk, rows: Sequence[object], limit: int) -> None:
+    """Say that a list may go on where it stops at the limit, so that nobody takes it for all there is."""
     if len(rows) == limit:
         desk.remark(f"The list stops after {limit}; ask for more with --limit.")
 

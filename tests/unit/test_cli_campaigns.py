@@ -46,7 +46,8 @@ USAGE = {
 
 @pytest.fixture
 def tenure(capsys: pytest.CaptureFixture[str]) -> CommandLine:
-    fleet = FakeFleet(rows={"campaigns": [ROW], "usage": [USAGE], "create_campaign": [ROW], "close_campaign": [ROW]})
+    made = [ROW | {"reserved_tasks": 0}]
+    fleet = FakeFleet(rows={"campaigns": [ROW], "usage": [USAGE], "create_campaign": made, "close_campaign": [ROW]})
     return CommandLine(fleet, capsys)
 
 
@@ -56,7 +57,7 @@ def test_everything_that_is_typed_is_asked_for(tenure: CommandLine) -> None:
         "--device arm1 --person ada --starts 2030-01-31T09:00+00:00 --ends 2030-02-01T00:00+01:00 --note why"
     )
     printed = tenure(*line.split())
-    assert (printed.code, printed.out) == (0, "Campaign x is OPEN. Its 40 tasks that have not ended go on.\n")
+    assert (printed.code, printed.out) == (0, "Campaign x is OPEN.\n")
     assert tenure.fleet.asked == [
         CreateCampaign(
             campaign="x",
@@ -74,6 +75,14 @@ def test_everything_that_is_typed_is_asked_for(tenure: CommandLine) -> None:
 def test_what_is_not_typed_has_no_limit(tenure: CommandLine) -> None:
     tenure("campaigns", "create", "x")
     assert tenure.fleet.asked == [CreateCampaign(campaign="x")]
+
+
+@pytest.mark.parametrize(("held", "words"), [(40, "40 tasks of it have"), (1, "1 task of it has")])
+def test_one_that_was_there_already_is_said_to_be(tenure: CommandLine, held: int, words: str) -> None:
+    tenure.fleet.rows["create_campaign"] = [ROW | {"reserved_tasks": held}]
+    assert tenure("campaigns", "create", "x").out == (
+        f"Campaign x is OPEN. It was there already, and {words} not ended.\n"
+    )
 
 
 def test_a_date_alone_is_its_first_moment_in_this_hosts_time_zone(tenure: CommandLine) -> None:
@@ -102,9 +111,11 @@ def test_what_makes_no_sense_is_refused_before_anything_is_asked(tenure: Command
 
 
 def test_closing_says_what_goes_on(tenure: CommandLine) -> None:
-    assert "40 tasks that have not ended" in tenure("campaigns", "close", "x", "--note", "enough").out
+    assert "40 tasks that have not ended go on." in tenure("campaigns", "close", "x", "--note", "enough").out
     assert tenure.fleet.asked == [CloseCampaign(campaign="x", note="enough")]
     assert tenure("campaigns", "close", "x", "--json").json() == ROW
+    tenure.fleet.rows["close_campaign"] = [ROW | {"state": "CLOSED", "reserved_tasks": 1}]
+    assert tenure("campaigns", "close", "x").out == ("Campaign x is CLOSED. Its 1 task that has not ended goes on.\n")
 
 
 def test_a_list_shows_what_is_taken_of_what_is_allowed(tenure: CommandLine) -> None:
@@ -112,6 +123,13 @@ def test_a_list_shows_what_is_taken_of_what_is_allowed(tenure: CommandLine) -> N
     assert heading.split() == ["CAMPAIGN", "STATE", "TASKS", "ATTEMPT", "SECONDS", "COST", "ENDS", "CREATED", "BY"]
     assert line.split() == ["x", "OPEN", "42", "of", "1000", "1.5", "0.25", "of", "2.5", "-", "ada"]
     assert tenure("campaigns", "list", "--json").json() == [ROW]
+
+
+@pytest.mark.parametrize("command", ["list", "show x"])
+@pytest.mark.parametrize("form", ["", "--json"])
+def test_a_list_that_may_go_on_is_said_to_stop(tenure: CommandLine, command: str, form: str) -> None:
+    for limit, remark in ((1, "The list stops after 1; ask for more with --limit.\n"), (2, "")):
+        assert tenure("campaigns", *command.split(), "--limit", str(limit), *form.split()).err == remark
 
 
 def test_no_campaigns_are_said_in_words(tenure: CommandLine) -> None:
