@@ -29,6 +29,7 @@ class DoctorForm:
     database: Path | None
     secrets_dir: Path | None
     provisioners: tuple[Path, ...]
+    capability: tuple[str, ...] = ()
 
 
 @click.command(short_help="Check broker, coordinator, store of files, workers, permissions.")
@@ -44,10 +45,20 @@ class DoctorForm:
     metavar="FILE",
     help="Also compare the broker's users with what is on record; once for each node of the broker.",
 )
+@click.option(
+    "--capability",
+    multiple=True,
+    metavar="NAME",
+    help="With a site's credential: what its worker is to offer, to be compared with what it was granted; repeatable.",
+)
 @store_options
 @with_desk
 def doctor(desk: Desk, /, **options: object) -> int:
-    """Check everything that this host can see. Exits with 3 when something is bad."""
+    """Check everything that this host can see. Exits with 3 when something is bad.
+
+    A site's credential may ask the coordinator nothing. With one, this looks at the broker, whether a coordinator has
+    announced itself there, and what the site was granted.
+    """
     form = collect(DoctorForm, options)
     findings: list[Finding] = []
     for finding in _findings(desk, form):
@@ -64,8 +75,8 @@ def doctor(desk: Desk, /, **options: object) -> int:
 
 
 def _findings(desk: Desk, form: DoctorForm) -> Iterator[Finding]:
-    from tenure.cli import acl_checks, checks, store_checks
-    from tenure.errors import InvalidSettings, TenureError
+    from tenure.cli import checks, site_checks, store_checks
+    from tenure.errors import InvalidSettings
 
     try:
         url = desk.settings.resolve_broker_url()
@@ -75,6 +86,19 @@ def _findings(desk: Desk, form: DoctorForm) -> Iterator[Finding]:
     yield from checks.settings(desk.settings)
     yield from store_checks.secrets(form.secrets_dir)
     yield from _sorted_out(checks.broker(url))
+    if (site := site_checks.site_of_address(url, desk.settings)) is not None:
+        yield from site_checks.site(desk.settings, site, form.capability)
+        yield from checks.database(form.database)
+        yield from site_checks.left_out(site, form.provisioners)
+    else:
+        yield from _asked(desk, form)
+
+
+def _asked(desk: Desk, form: DoctorForm) -> Iterator[Finding]:
+    """What the coordinator has to be asked for."""
+    from tenure.cli import acl_checks, checks, store_checks
+    from tenure.errors import TenureError
+
     try:
         status = checks.coordinator_status(desk)
     except TenureError as error:
