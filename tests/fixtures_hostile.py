@@ -23,6 +23,7 @@ from tests.fault.instrument import Records
 from tests.fixtures_fleet import ROOT, Fleet, Worker, open_fleet
 from tests.hostile_site import CAPABILITY, SITE, VICTIM
 from tests.secured import ADMIN, PASSWORD, SecuredBroker
+from tests.servers import HARDENED
 
 MINUTES = float(os.environ.get("HOSTILE_MINUTES", "0"))
 """How long it goes on; 0 for the short form."""
@@ -114,7 +115,7 @@ def open_scene(folder: Path, kind: str) -> Generator[Scene]:
         fleet.addresses[worker.name] = secured.site_url(VICTIM, (CAPABILITY,))
         address.write_text(secured.site_url(SITE, (CAPABILITY,)))
 
-    options = ("--aclfile", str(users), "--proto-max-bulk-len", "1mb")
+    options = ("--aclfile", str(users), *HARDENED)
     with open_fleet(folder, (), kind=kind, server_options=options, prepare=prepare) as fleet:
         for site in (VICTIM, SITE):
             digest = digest_of(secrets[Principal("main", "site", site)])

@@ -13,6 +13,8 @@ from tenure.errors import BrokerError
 from tests.waiting import wait_until
 
 KINDS = ("valkey", "redis7")
+HARDENED = ("--proto-max-bulk-len", "16mb", "--client-query-buffer-limit", "2mb")
+"""The limits of what one client may send that docs/sites.md recommends, and every broker of ours has."""
 
 
 def program_of(kind: str) -> str | None:
