@@ -34,16 +34,38 @@ def signal_all(pids: Iterable[int], signal_number: int) -> None:
             continue
 
 
-def kill_descendants() -> None:
+def kill_descendants() -> dict[int, int]:
     """SIGKILL every descendant of this process, and what they start meanwhile, until nothing new is seen.
 
-    Orphans come to this process by themselves, so that each look takes microseconds: processes that fork without end
-    cannot run ahead for long.
+    Orphans come to this process by themselves. They are killed before anything deeper is looked for, and what has ended
+    is collected at once: so a look takes microseconds however many there were, and processes that fork without end
+    cannot run ahead for long. Answers the wait statuses of what was collected, by process id.
     """
+    me = os.getpid()
     known: set[int] = set()
-    while fresh := set(descendants(os.getpid())) - known:
+    ended: dict[int, int] = {}
+    while fresh := set(children(me)) - known or set(descendants(me)) - known:
+        _kill_groups(fresh)
         signal_all(fresh, signal.SIGKILL)
-        known |= fresh
+        collected, _ = reap()
+        ended |= collected
+        known = (known | fresh) - collected.keys()
+    return ended
+
+
+def _kill_groups(pids: Iterable[int]) -> None:
+    """SIGKILL the process groups of those children: a group is killed as one, and no fork of its members escapes.
+
+    An ended child that was not collected keeps its group's number from being used again. A group of this process's own
+    session may have been joined by others, so only those are meant that a child has made with a session of its own.
+    """
+    own = os.getsid(0)
+    for pid in pids:
+        try:
+            if os.getsid(pid) != own:
+                os.killpg(os.getpgid(pid), signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            continue
 
 
 def reap() -> tuple[dict[int, int], bool]:

@@ -106,9 +106,10 @@ class Tree:
             self.end("deadline", self._until_ms, self._grace_ms)
         if self.command is not None and self.command.look(now_ms) and self._kill_at_ms is None:
             self.end("exit", now_ms, 0)
-        if self._kill_at_ms is not None and now_ms >= self._kill_at_ms:
-            kill_descendants()
+        is_due = self._kill_at_ms is not None and now_ms >= self._kill_at_ms
+        killed = kill_descendants() if is_due else {}
         ended, none_left = reap()
+        ended |= killed
         if self._leader in ended:
             self._status = ended[self._leader]
             self._leave_until_ms = now_ms + _LEAVE_MS

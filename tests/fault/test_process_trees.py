@@ -1,0 +1,43 @@
+"""Trees that grow faster than anybody looks at them: they are ended, whoever had no time for them before."""
+
+import json
+import subprocess
+import sys
+
+CHAINS = 20
+LIFE_S = 20
+"""A chain gives up by itself after this time, so that a flaw here leaves nothing behind."""
+SCRIPT = f"""
+import json, os, time
+from tenure.processes.linux import adopt_orphans
+from tenure.processes.trees import children, kill_descendants, reap
+
+def fork_without_end(until):
+    os.setsid()
+    while time.monotonic() < until:
+        if os.fork() != 0:
+            os._exit(0)
+        time.sleep(0.001)
+    os._exit(0)
+
+adopt_orphans()
+began = time.monotonic()
+for _ in range({CHAINS}):
+    if os.fork() == 0:
+        fork_without_end(began + {LIFE_S})
+while len(children(os.getpid())) < 1_500:
+    time.sleep(0.01)
+asked = time.monotonic()
+left = False
+while not left:
+    kill_descendants()
+    _, left = reap()
+print(json.dumps({{"took_s": time.monotonic() - asked, "at_s": time.monotonic() - began}}))
+"""
+
+
+def test_chains_that_fork_without_end_are_ended_although_thousands_have_ended_and_nobody_collected_them() -> None:
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=90, check=True)
+    told = json.loads(done.stdout)
+    assert told["took_s"] < LIFE_S / 4, told
+    assert told["at_s"] < LIFE_S, "they were ended before they would have ended by themselves"
