@@ -88,7 +88,7 @@ def rotate(desk: Desk, /, person: str, *, finish: bool, **options: object) -> No
     """Give a person another credential. The one that is there stays good until `--finish`."""
     form = collect(CredentialForm, options)
     if finish:
-        principal_steps.finish(desk, CLIENTS, person, form.provisioners)
+        principal_steps.finish(desk, CLIENTS, person, form)
     else:
         principal_steps.rotate(desk, CLIENTS, person, form)
 

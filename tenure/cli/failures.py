@@ -106,7 +106,8 @@ def _invalid(error: Exception) -> Failure | None:
 
     if not isinstance(error, ValidationError):
         return None
-    return Failure("usage", f"a value does not fit: {describe(error)}", "", WRONG_USE)
+    remedy = "Change it, or see with --help what the command takes"
+    return Failure("usage", f"a value does not fit: {describe(error)}", remedy, WRONG_USE)
 
 
 def _system(error: OSError) -> Failure:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from tenure.cli.credentials import private_url
+from tenure.cli.output import counted
 from tenure.errors import BrokerError, UnknownPrincipal, UsageError
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 _MOST: Final = 10_000
-_TOLD: Final = ("holder", "name", "kind", "role", "capabilities")
+_TOLD: Final = ("holder", "name", "kind", "role", "capabilities", "most_leases")
 
 
 @final
@@ -61,11 +62,16 @@ def rotate(desk: Desk, noun: Noun, name: str, form: CredentialForm) -> None:
     _hand_over(desk, noun, name, form, add, replace=True)
 
 
-def finish(desk: Desk, noun: Noun, name: str, provisioners: Sequence[Path]) -> None:
+def finish(desk: Desk, noun: Noun, name: str, form: CredentialForm) -> None:
     """End every credential of a holder but the newest, and cut the connections that came with an old one."""
     from tenure.protocol.principal_messages import RetireCredentials
 
-    with _nodes(desk, provisioners) as (_, nodes):
+    if form.out is not None or form.address is not None:
+        raise UsageError(
+            "--finish makes no credential, and takes neither --out nor --address",
+            "Leave them out; to make one, leave --finish out",
+        )
+    with _nodes(desk, form.provisioners) as (_, nodes):
         row = _asked(desk, RetireCredentials(holder=noun.holder, name=name))
         _put(desk, nodes, [_grant(desk, row)])
         nodes.disconnect(_principal(desk, noun, name))
@@ -89,8 +95,10 @@ def revoke(desk: Desk, noun: Noun, name: str, provisioners: Sequence[Path], reas
             ) from error
     if noun.holder == "site":
         _asked(desk, ask)
-    released = f" {row['released']} leases were released." if row.get("released") else ""
-    told = {"holder": noun.holder, "name": name, "state": row["state"], "released": row.get("released", 0)}
+    number = row.get("released", 0)
+    verb = "was" if number == 1 else "were"
+    released = f" {counted(number, 'lease')} {verb} released." if number else ""
+    told = {"holder": noun.holder, "name": name, "state": row["state"], "released": number}
     desk.output.answer(told, f"{noun.holder.capitalize()} {name} is revoked.{released}")
 
 

@@ -122,7 +122,7 @@ def rotate(desk: Desk, /, site: str, *, finish: bool, **options: object) -> None
     """Give a site another credential. The one that it has stays good until `--finish`."""
     form = collect(CredentialForm, options)
     if finish:
-        principal_steps.finish(desk, SITES, site, form.provisioners)
+        principal_steps.finish(desk, SITES, site, form)
     else:
         principal_steps.rotate(desk, SITES, site, form)
 

@@ -26,7 +26,11 @@ _MOST_FIELDS: Final = 256
 
 _NAME: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$"
 Name = Annotated[str, Field(pattern=_NAME)]
-"""An ASCII identifier: capability, worker, site, label key, run."""
+"""An ASCII identifier: capability, worker, label key, run."""
+
+SITE_NAME: Final = r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,31}$"
+SiteName = Annotated[str, Field(pattern=SITE_NAME)]
+"""Name of a site or of a person: no dot, colon or glob character, for it is a part of keys and of rights to them."""
 
 TaskId = Annotated[str, Field(pattern=r"^[0-9A-Z]{26}$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -109,6 +113,8 @@ def _described(problem: ErrorDetails) -> str:
             text = "no kind that is known"
         case "string_pattern_mismatch" if _NAME in text:
             text = "a name has 1 to 64 letters, digits, _, - and ., and begins with none of the last two"
+        case "string_pattern_mismatch" if SITE_NAME in text:
+            text = "a site's or person's name has 1 to 32 letters, digits, _ and -, and does not begin with -"
         case "value_error":
             text = text.removeprefix("Value error, ")
         case _:

@@ -10,12 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tenure.protocol.message import Count, Digest, Message, Name, Text
-
-SITE_NAME = r"^[A-Za-z0-9_][A-Za-z0-9_-]{0,31}$"
-
-SiteName = Annotated[str, Field(pattern=SITE_NAME)]
-"""Name of a site or of a person: no dot, colon or glob character, for it is a part of keys and of rights to them."""
+from tenure.protocol.campaign_messages import Texts
+from tenure.protocol.message import Count, Digest, Message, Name, SiteName, Text
 
 
 class SiteKind(StrEnum):
@@ -45,9 +41,30 @@ class IssueSite(Message):
     site: SiteName
     site_kind: SiteKind = SiteKind.COMPUTE
     capabilities: Annotated[tuple[Name, ...], Field(min_length=1, max_length=64)]
+    devices: Texts = ()
+    """Values of the label `device` that its workers may have; any other is taken from them."""
     most_leases: Count = 0
     """How many live leases it may hold at once; 0: as many as its workers want."""
     secret_digest: Digest
+
+
+class GrantSite(Message):
+    """Grant a site these capabilities and devices, and nothing else from now on. What it holds goes on."""
+
+    kind: Literal["grant_site"] = "grant_site"
+    site: SiteName
+    capabilities: Annotated[tuple[Name, ...], Field(min_length=1, max_length=64)]
+    devices: Texts = ()
+    most_leases: Count | None = None
+    """As for `IssueSite`; None: as many as before."""
+
+
+class ChangeRole(Message):
+    """Give a person another role. What was submitted in the old one goes on."""
+
+    kind: Literal["change_role"] = "change_role"
+    person: SiteName
+    role: Role
 
 
 class IssuePerson(Message):

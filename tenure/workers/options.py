@@ -12,8 +12,7 @@ from tenure.broker.keys import DEFAULT_SITE
 from tenure.errors import InvalidSettings
 from tenure.protocol.artifact import MAX_FILES
 from tenure.protocol.envelope import Limits
-from tenure.protocol.message import MAX_VALUE_BYTES
-from tenure.protocol.principal_messages import SITE_NAME
+from tenure.protocol.message import MAX_VALUE_BYTES, SITE_NAME
 from tenure.protocol.timing import DEFAULT_LEASE_TTL_MS
 from tenure.workers.lifetime import ENDLESS, Lifetime
 

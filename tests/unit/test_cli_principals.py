@@ -89,6 +89,22 @@ def test_a_site_gets_an_address_of_its_own_shown_once(tenure: CommandLine, provi
     assert len(secret_of(url)) == 64
 
 
+def test_what_was_granted_is_told(tenure: CommandLine, provisioner: str) -> None:
+    tenure.fleet.rows["issue_site"] = [SITE | {"most_leases": 5}]
+    more = ("--most-leases", "5", "--json", "--provisioner-url-file", provisioner)
+    told = tenure("sites", "issue", "lab", "--capability", "cpu", *more).json()
+    assert (told["name"], told["capabilities"], told["most_leases"]) == ("lab", ["cpu"], 5)
+
+
+@pytest.mark.parametrize("command", ["sites issue a.b --capability cpu", "clients issue a.b", "sites revoke a.b"])
+def test_a_name_that_does_not_fit_is_told_in_words(tenure: CommandLine, provisioner: str, command: str) -> None:
+    printed = tenure(*command.split(), "--provisioner-url-file", provisioner)
+    assert (printed.code, asked(tenure)) == (2, [])
+    assert "name has 1 to " in printed.err
+    assert "pattern" not in printed.err
+    assert "see with --help what the command takes" in printed.err
+
+
 def test_the_user_is_made_as_the_coordinator_has_it_on_record(tenure: CommandLine, provisioner: str) -> None:
     tenure("sites", "issue", "lab", "--capability", "cpu", "--capability", "gpu", "--provisioner-url-file", provisioner)
     grant = tenure.nodes.grants[LAB]
@@ -202,6 +218,16 @@ def test_finishing_a_rotation_cuts_whoever_came_with_an_old_secret(tenure: Comma
     assert tenure.nodes.steps == ["put tenure.main.site.lab", "disconnect tenure.main.site.lab"]
 
 
+@pytest.mark.parametrize("group", ["sites", "clients"])
+@pytest.mark.parametrize("more", [("--out", "new.url"), ("--address", "redis://h:1")])
+def test_finishing_a_rotation_takes_nothing_that_it_would_not_use(
+    tenure: CommandLine, provisioner: str, group: str, more: tuple[str, str]
+) -> None:
+    printed = tenure(group, "rotate", "lab", "--finish", *more, "--provisioner-url-file", provisioner)
+    assert (printed.code, asked(tenure), tenure.nodes.steps) == (2, [], [])
+    assert "--finish makes no credential, and takes neither --out nor --address" in printed.err
+
+
 # --- revoke --------------------------------------------------------------------------------------
 
 
@@ -213,6 +239,12 @@ def test_the_coordinator_hears_of_a_revocation_before_and_after_the_broker(
     assert printed.out == "Site lab is revoked. 2 leases were released.\n"
     assert [(type(ask), ask.reason) for ask in asked(tenure)] == [(Revoke, "stolen")] * 2
     assert tenure.nodes.steps == ["drop tenure.main.site.lab"]
+
+
+def test_one_lease_that_was_released_is_told_as_one(tenure: CommandLine, provisioner: str) -> None:
+    tenure.fleet.rows["revoke"] = [SITE | {"state": "REVOKED", "released": 1}]
+    printed = tenure("sites", "revoke", "lab", "--provisioner-url-file", provisioner)
+    assert printed.out == "Site lab is revoked. 1 lease was released.\n"
 
 
 def test_a_broker_that_cannot_be_reached_does_not_keep_the_coordinator_from_refusing(
