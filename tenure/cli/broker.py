@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _LONGEST_SOCKET: Final = 100
 _LOOK_MS: Final = 1_000
+_MEGABYTE: Final = 1024 * 1024
+_LEAST_MEMORY_MB: Final = 16
 
 
 @click.group(invoke_without_command=True)
@@ -24,12 +26,18 @@ _LOOK_MS: Final = 1_000
     "--port", type=click.IntRange(0, 65_535), metavar="N", default=0, help="A loopback port; any free one by default."
 )
 @click.option("--unix-socket", type=click.Path(path_type=Path), metavar="PATH", help="Listen there in place of a port.")
-@click.option("--max-memory", "max_memory_mb", type=click.IntRange(16), default=512, show_default=True, metavar="MB")
+@click.option(
+    "--max-memory",
+    default="512MiB",
+    show_default=True,
+    metavar="SIZE",
+    help="With more data than this it refuses writes, such as 2GiB; at least 16MiB.",
+)
 @with_desk
-def broker(desk: Desk, folder: Path | None, port: int, unix_socket: Path | None, max_memory_mb: int) -> None:
+def broker(desk: Desk, folder: Path | None, port: int, unix_socket: Path | None, max_memory: str) -> None:
     """Run an embedded broker until Ctrl-C. Says where its address is kept."""
     if click.get_current_context().invoked_subcommand is None:
-        _run(desk, folder, port, unix_socket, max_memory_mb)
+        _run(desk, folder, port, unix_socket, memory_mb(max_memory))
 
 
 broker.add_command(secure)
@@ -58,6 +66,17 @@ def _run(desk: Desk, folder: Path | None, port: int, unix_socket: Path | None, m
                     raise BrokerUnreachable("the broker has ended by itself", f"See {folder / 'server.log'}")
         finally:
             url_file.unlink(missing_ok=True)
+
+
+def memory_mb(text: str) -> int:
+    """How much `--max-memory` allows, in whole mebibytes. Raises `UsageError`."""
+    from tenure.errors import UsageError
+    from tenure.protocol.sizes import size_bytes
+
+    megabytes = size_bytes(text, "--max-memory") // _MEGABYTE
+    if megabytes < _LEAST_MEMORY_MB:
+        raise UsageError(f"--max-memory {text} is too little for a broker", "Give 16MiB or more, with the unit")
+    return megabytes
 
 
 def embedded(desk: Desk, folder: Path) -> EmbeddedBroker:

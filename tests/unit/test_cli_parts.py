@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tenure.cli.broker import memory_mb
 from tenure.cli.execution import ExecutionForm, site_for
 from tenure.cli.lifetime import LifetimeForm, with_lifetime
 from tenure.cli.local_fleet import DataInUse, FleetPlan, LocalFleet
@@ -103,6 +104,19 @@ def test_without_an_owner_nothing_is_watched() -> None:
     before = threading.active_count()
     end_with_owner(None, lambda: None, ManualClock())
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize(("text", "expected"), [("16MiB", 16), ("2GiB", 2048), ("1.5GiB", 1536), ("100M", 95)])
+def test_a_brokers_memory_is_a_size(text: str, expected: int) -> None:
+    assert memory_mb(text) == expected
+
+
+@pytest.mark.parametrize(("text", "words"), [("512", "Give 16MiB or more, with the unit"), ("much", "is not a size")])
+def test_a_brokers_memory_needs_a_unit_and_has_a_least(text: str, words: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        memory_mb(text)
+    assert words in f"{refused.value.message} {refused.value.remedy}"
+    assert "--max-memory" in refused.value.message
 
 
 def test_a_folder_is_taken_by_one_at_a_time(tmp_path: Path) -> None:
