@@ -45,7 +45,7 @@ def kill_descendants() -> dict[int, int]:
     known: set[int] = set()
     ended: dict[int, int] = {}
     while fresh := set(children(me)) - known or set(descendants(me)) - known:
-        _kill_groups(fresh)
+        kill_groups(fresh)
         signal_all(fresh, signal.SIGKILL)
         collected, _ = reap()
         ended |= collected
@@ -53,7 +53,7 @@ def kill_descendants() -> dict[int, int]:
     return ended
 
 
-def _kill_groups(pids: Iterable[int]) -> None:
+def kill_groups(pids: Iterable[int]) -> None:
     """SIGKILL the process groups of those children: a group is killed as one, and no fork of its members escapes.
 
     An ended child that was not collected keeps its group's number from being used again. A group of this process's own

@@ -12,7 +12,7 @@ import select
 import signal
 from typing import TYPE_CHECKING, Final
 
-from tenure.processes.trees import children, descendants, signal_all
+from tenure.processes.trees import children, descendants, kill_groups, signal_all
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -28,6 +28,7 @@ def end_orphans(kept: Collection[int]) -> bool:
         orphans = [pid for pid in children(os.getpid()) if pid not in kept]
         if not orphans:
             return True
+        kill_groups(orphans)
         signal_all([pid for orphan in orphans for pid in (orphan, *descendants(orphan))], signal.SIGKILL)
         _reap(orphans)
     return False
