@@ -1,5 +1,7 @@
 """How kept logs are written and read."""
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -35,7 +37,29 @@ def test_nothing_printed_is_nothing_kept() -> None:
     assert kept_log.read(b"") == []
 
 
-@pytest.mark.parametrize("raw", [b"text\n", b"[1,2]\n", b"7\n", b'["a","b","c"]\n', b"\xff\n"])
+@pytest.mark.parametrize("raw", [b"text\n", b"[1,2]\n", b"7\n", b'["a","b","c"]\n', b"\xff\n", b"[" * 9_000])
 def test_what_is_no_log_is_damaged(raw: bytes) -> None:
     with pytest.raises(ArtifactDamaged):
         kept_log.read(raw)
+
+
+def test_of_a_log_that_is_too_large_no_more_is_read_and_it_says_so() -> None:
+    text, read = "x" * 1_000_000, 0
+
+    def endless() -> Iterator[LogChunk]:
+        nonlocal read
+        while True:
+            read += 1
+            yield LogChunk(1, (read - 1) * len(text), text)
+
+    chunks = kept_log.read(kept_log.write(endless()))
+
+    assert read == 9
+    assert [len(chunk.text) for chunk in chunks[:-1]] == [1_000_000] * 8
+    assert (chunks[-1].stream, chunks[-1].position) == (0, 8_000_000)
+    assert "was not kept" in chunks[-1].text
+
+
+def test_many_empty_chunks_are_too_much_as_well() -> None:
+    chunks = kept_log.read(kept_log.write(LogChunk(1, number, "") for number in range(200_000)))
+    assert [chunk.stream for chunk in chunks] == [0]
