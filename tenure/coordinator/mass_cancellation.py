@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
-from tenure.coordinator import cancellation, rights
+from tenure.coordinator import campaigns, cancellation, rights
 from tenure.coordinator.addresses import address_of
 from tenure.coordinator.journal import Actor, Step
 from tenure.protocol.principal_messages import Role
@@ -74,7 +74,13 @@ class MassCancellation:
 
 
 def begin(turn: Turn, request: Request, ask: CancelMany) -> list[dict[str, Any]]:
-    """Take a request on; answers the record of it. The same request again is the same record."""
+    """Take a request on; answers the record of it. The same request again is the same record.
+
+    Raises:
+        UnknownCampaign: there is none of the name. Runs and capabilities are on no record, so that any word may be one.
+    """
+    if ask.campaign is not None:
+        campaigns.require(turn, ask.campaign)
     person = address_of(request.client_id).person
     only_of = None if rights.role_of(turn, person) is Role.OPERATOR else person
     name = f"{request.client_id} {request.request_id}"
@@ -215,9 +221,11 @@ def _end(turn: Turn, order: MassCancellation) -> None:
     counts = turn.store.records(
         "list_cancellations", {"cancellation_id": str(order.cancellation_id), "state": None, "limit": 1}
     )[0]
+    cancelled, stopping = counts["cancelled"], counts["stopping"]
     text = (
-        f"What {order.asked_by or 'somebody'} asked to cancel was gone through: {counts['cancelled']} tasks were "
-        f"cancelled, {counts['stopping']} are told to stop."
+        f"What {order.asked_by or 'somebody'} asked to cancel was gone through: "
+        f"{'1 task was' if cancelled == 1 else f'{cancelled} tasks were'} cancelled, "
+        f"{stopping} {'is' if stopping == 1 else 'are'} told to stop."
     )
     step = Step(CancellationState.OPEN, CancellationState.DONE, order.reason)
     with _acting_for(turn, order):

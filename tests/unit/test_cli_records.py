@@ -76,6 +76,7 @@ COMMANDS = [
     f"cancel {TASK} --reason because",
     "cancel --run r",
     "cancel --all",
+    "cancel --list",
 ]
 
 
@@ -154,6 +155,7 @@ def test_a_full_list_says_that_there_may_be_more(tenure: CommandLine) -> None:
         (f"cancel {TASK} --run r", "say which tasks"),
         ("cancel --capability cpu --all", "say which tasks"),
         ("cancel --run no/name", "run"),
+        ("cancel --list --run r", "cancels nothing"),
         ("nonsense", "nonsense"),
         ("tasks list --nonsense", "--nonsense"),
         ("tasks list --broker-url redis://:secret@h:1", "password"),
@@ -208,6 +210,23 @@ def test_cancelling_many_is_one_request_and_tells_the_numbers_at_its_end(tenure:
         CancelMany(run="r", capability="cpu", campaign="c", reason="why"),
         Query(what="cancellations", where=(("cancellation_id", "3"),), limit=1),
     ]
+
+
+def test_requests_to_cancel_can_be_looked_at_again(tenure: CommandLine) -> None:
+    row = {"cancellation_id": 3, "state": "OPEN", "run": "r", "cancelled": 40, "stopping": 2, "asked_by": "ada"}
+    tenure.fleet.rows["cancellations"] = [row | {"campaign": None, "asked_at_ms": START_MS, "ended_at_ms": None}]
+    heading, line = tenure("cancel", "--list").out.splitlines()
+    assert heading.startswith("REQUEST  STATE  RUN")
+    assert line.split()[:8] == ["3", "OPEN", "r", "-", "-", "-", "40", "2"]
+    assert tenure.fleet.asked == [Query(what="cancellations", limit=1_000)]
+    assert tenure("cancel", "--list", "--json").json()[0]["cancelled"] == 40
+
+
+def test_a_request_that_fits_nothing_says_so(tenure: CommandLine) -> None:
+    tenure.fleet.rows["cancellations"] = [{"cancellation_id": 3, "state": "DONE", "cancelled": 0, "stopping": 0}]
+    printed = tenure("cancel", "--run", "r")
+    assert (printed.code, printed.out) == (0, "0 tasks were cancelled.\n")
+    assert printed.err.startswith("Nothing that you may cancel and that has not ended fits this")
 
 
 def test_a_story_is_told_in_order_with_times(tenure: CommandLine) -> None:

@@ -91,6 +91,15 @@ def test_only_tasks_of_the_campaign_that_is_named_are_cancelled(fleet: ScriptedF
     assert (fleet.records.state(member.task_id), fleet.records.state(stranger)) == ("CANCELLED", "QUEUED")
 
 
+def test_a_campaign_that_does_not_exist_is_refused_and_nothing_is_kept(fleet: ScriptedFleet) -> None:
+    (task,) = submit(fleet, of_run("r1"))
+    refusal = fleet.client.ask(CancelMany(run="r1", campaign="c2")).refusal
+    assert refusal is not None
+    assert (refusal.code, refusal.message) == ("unknown_campaign", "there is no campaign 'c2'")
+    assert list(fleet.client.query("cancellations")) == []
+    assert fleet.records.state(task) == "QUEUED"
+
+
 def test_a_submitter_cancels_nothing_of_others(fleet: ScriptedFleet) -> None:
     for name in ("eve", "bob"):
         digest = name.encode().hex().ljust(64, "0")
@@ -182,6 +191,13 @@ def test_the_request_and_its_end_are_on_record_with_the_numbers(fleet: ScriptedF
         "What ada asked to cancel was gone through: 2 tasks were cancelled, 0 are told to stop."
     ]
     assert (row["asked_by"], row["reason"], row["state"]) == ("ada", "wrong grid", "DONE")
+
+
+def test_one_task_is_told_as_one(fleet: ScriptedFleet) -> None:
+    submit(fleet, of_run("r1"))
+    cancel(fleet, run="r1")
+    (text,) = fleet.records.events("cancel_many_done")
+    assert text.endswith("1 task was cancelled, 0 are told to stop.")
 
 
 def test_the_submitter_is_told_of_every_task(fleet: ScriptedFleet) -> None:
