@@ -5,8 +5,8 @@ import pytest
 from tests.parity_table import CASES, columns
 
 _SUITE = "test_launcher_parity.py::test_"
-_IN_SHORT = ("success", "lost_executor", "second_executor", "nothing_left")
-"""The cases that a short run has on every launcher; the local one has all of them each time."""
+_IN_SHORT = ("success", "lost_executor", "nothing_left")
+"""The cases that a short run has on every launcher but the site; the local one has all of them each time."""
 _WORDS = {"passed": "yes", "failed": "NO", "skipped": "skipped"}
 
 
@@ -21,7 +21,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     if not case:
         return
     item.add_marker(pytest.mark.xdist_group(f"launcher {launcher}"))
-    if launcher != "local" and case not in _IN_SHORT:
+    if launcher == "site" or (launcher != "local" and case not in _IN_SHORT):
         item.add_marker(pytest.mark.slow)
 
 

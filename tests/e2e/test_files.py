@@ -208,6 +208,7 @@ def test_a_late_result_is_kept_out_and_adopted_by_a_person(fleet: Up, far: Far, 
     one_line(fleet.run("quarantine", "adopt", late["quarantine_id"]), 2, "adopted already")
 
 
+@pytest.mark.slow
 def test_a_late_result_may_be_dropped(fleet: Up, far: Far, tmp_path: Path) -> None:
     task_id, late = far.late_result(tmp_path / "a")
     assert fleet.run("quarantine", "drop", late["quarantine_id"]).code == 0

@@ -70,7 +70,11 @@ def test_a_pod_that_is_started_twice_runs_the_task_once(parity: Parity, instrume
 
 @pytest.mark.parametrize(
     ("reason", "cause"),
-    [("Evicted", Cause.EVICTED), ("OOMKilled", Cause.OOM_KILLED), ("Preempted", Cause.PREEMPTED)],
+    [
+        ("OOMKilled", Cause.OOM_KILLED),
+        pytest.param("Evicted", Cause.EVICTED, marks=pytest.mark.slow),
+        pytest.param("Preempted", Cause.PREEMPTED, marks=pytest.mark.slow),
+    ],
 )
 def test_a_pod_that_the_cluster_ends_costs_one_attempt_and_says_why(
     parity: Parity, instrument: Instrument, reason: str, cause: Cause

@@ -50,8 +50,15 @@ def open_files(kind: str, folder: Path) -> Generator[FilesFleet]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.mark.parametrize("size", [200 * MIB, long(2048 * MIB, timeout_s=1_500)])
-@pytest.mark.parametrize("kind", ["folder", "s3"])
+@pytest.mark.parametrize(
+    ("kind", "size"),
+    [
+        ("folder", 200 * MIB),
+        long("s3", 200 * MIB),
+        long("folder", 2048 * MIB, timeout_s=1_500),
+        long("s3", 2048 * MIB, timeout_s=1_500),
+    ],
+)
 def test_a_large_file_needs_little_memory(kind: str, size: int, tmp_path: Path, record_property: Figures) -> None:
     with open_files(kind, tmp_path) as files:
         task_id = files.submit(*large(size))
@@ -98,7 +105,7 @@ def kill_worker(files: FilesFleet) -> None:
     ("kind", "size"),
     [
         ("folder", 200 * MIB),
-        ("s3", 32 * MIB),
+        long("s3", 32 * MIB),
         long("folder", 2048 * MIB, timeout_s=1_500),
         long("s3", 2048 * MIB, timeout_s=1_500),
     ],

@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from threading import Event, Thread
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import pytest
 
@@ -21,12 +20,12 @@ from tenure.client.handle import Handle
 from tests import fixtures_secret_handlers as handlers
 from tests.fixtures_files_fleet import FilesFleet, files_fleet
 from tests.fixtures_fleet import Worker
+from tests.secret_search import MARKER, ProcessWatch, found, found_below
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(180)
 PARTS = ("open-sesame-7261", "the-other-half-94")
 SECRET = f'{PARTS[0]}"\\ü\t{PARTS[1]}'
-MARKER = "plain-marker"
 
 TELL = """
 import json, os, pathlib, sys, time
@@ -50,43 +49,6 @@ for line in ({"log": value}, {"message": value}, {"checkpoint": "one", "state": 
     print(json.dumps(line), flush=True)
 """
 LEAVE = "import pathlib; pathlib.Path('outputs/mine').write_text(pathlib.Path('secrets/token').read_text())"
-
-
-def found(data: bytes) -> set[str]:
-    """What of the secret, and of the marker, is in there."""
-    return {word for word in (*PARTS, MARKER) if word.encode() in data}
-
-
-@dataclass
-class Scanner:
-    """Looks at every process of the host, again and again, while tasks run."""
-
-    seen: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
-    rounds: int = 0
-    _stop: Event = field(default_factory=Event)
-
-    def __enter__(self) -> Self:
-        self._thread = Thread(target=self._run, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stop.wait(0.05):
-            self.rounds += 1
-            for kind in ("cmdline", "environ"):
-                for path in Path("/proc").glob(f"[0-9]*/{kind}"):
-                    self._look(kind, path)
-
-    def _look(self, kind: str, path: Path) -> None:
-        try:
-            words = found(path.read_bytes())
-        except OSError:
-            return  # it has ended
-        self.seen.setdefault(kind, set()).update(words)
 
 
 def everything_in_broker(connection: RedisConnection) -> Iterator[tuple[str, bytes]]:
@@ -123,7 +85,7 @@ class Told:
 
     files: FilesFleet
     tasks: dict[str, str]
-    scanner: Scanner
+    watch: ProcessWatch
 
 
 @pytest.fixture(scope="module")
@@ -134,18 +96,18 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Generator[Told]:
     options = ("--secrets-dir", str(secrets), "--allow", "tests.fixtures_secret_handlers")
     kept = ("--appendonly", "yes", "--rdbcompression", "no")
     worker = Worker("w1", slots=4, options=options)
-    with files_fleet(folder, [worker], server_options=kept) as files, Scanner() as scanner:
-        tasks = tell_everywhere(files, folder / "gate")
+    with files_fleet(folder, [worker], server_options=kept) as files, ProcessWatch() as watch:
+        tasks = tell_everywhere(files, folder / "gate", watch)
         printing = {tasks[name] for name in ("program", "failed program", "lines", "call", "async")}
         wait_until(lambda: logs_of(files) >= printing, "what they have printed is in the store", 30)
-        yield Told(files, tasks, scanner)
+        yield Told(files, tasks, watch)
 
 
-def tell_everywhere(files: FilesFleet, gate: Path) -> dict[str, str]:
+def tell_everywhere(files: FilesFleet, gate: Path, watch: ProcessWatch) -> dict[str, str]:
     given = files.fleet.client.using(secrets=["token"])
 
     def program(script: str, *arguments: str, form: Any = "folder") -> Any:
-        return given.command([sys.executable, "-c", script, *arguments], form=form)
+        return given.command(["/usr/bin/env", f"NOTE={MARKER}", sys.executable, "-c", script, *arguments], form=form)
 
     handles: dict[str, Handle[Any]] = {
         "program": program(TELL, MARKER, str(gate), "0"),
@@ -156,6 +118,7 @@ def tell_everywhere(files: FilesFleet, gate: Path) -> dict[str, str]:
         "failed call": given.submit(handlers.fail, "token"),
     }
     wait_until(lambda: all(logged(files, handles[name].task_id) for name in ("program", "call")), "they run", 30)
+    wait_until(lambda: MARKER in watch.seen([])["environ"], "the marker is seen in an environment", 30, 100)
     gate.touch()
     handles["async"] = given.submit(handlers.tell_async, "token")
     for handle in handles.values():
@@ -195,8 +158,8 @@ def test_what_programs_and_calls_have_told_is_masked(told: Told) -> None:
 
 
 def test_it_is_in_no_argv_and_no_environment(told: Told) -> None:
-    assert told.scanner.rounds > 5
-    assert told.scanner.seen == {"cmdline": {MARKER}, "environ": set()}
+    assert told.watch.rounds > 5
+    assert told.watch.seen(PARTS) == {"cmdline": {MARKER}, "environ": {MARKER}}
 
 
 def test_it_is_not_at_the_broker_nor_in_its_files(told: Told) -> None:
@@ -208,37 +171,33 @@ def test_it_is_not_at_the_broker_nor_in_its_files(told: Told) -> None:
     finally:
         connection.close()
     assert len(contents) > 5
-    everything = {word for data in contents.values() for word in found(data)}
+    everything = {word for data in contents.values() for word in found(data, PARTS)}
     assert everything == {MARKER}
     folder = told.files.fleet.folder
     for kept in (folder / "dump.rdb", *(folder / "appendonlydir").iterdir()):
-        assert found(kept.read_bytes()) <= {MARKER}, kept
-    assert MARKER in found((folder / "dump.rdb").read_bytes())
+        assert found(kept.read_bytes(), PARTS) <= {MARKER}, kept
+    assert MARKER in found((folder / "dump.rdb").read_bytes(), PARTS)
 
 
 def test_it_is_in_no_database_and_in_no_log(told: Told) -> None:
     folder = told.files.fleet.folder
-    seen = {
-        path.relative_to(folder): found(path.read_bytes())
-        for path in folder.rglob("*")
-        if path.is_file() and not path.is_relative_to(folder / "store")
-    }
-    assert {"fleet.db", "w1.log", "coordinator.log"} <= {str(path) for path in seen}
+    seen = found_below(folder, PARTS, without=folder / "store")
+    assert {"fleet.db", "w1.log", "coordinator.log"} <= seen.keys()
     assert {path for path, words in seen.items() if words - {MARKER}} == set()
-    assert any(MARKER in words for path, words in seen.items() if path.name.startswith("fleet.db"))
+    assert any(MARKER in words for path, words in seen.items() if path.startswith("fleet.db"))
 
 
 def test_it_is_in_the_store_only_where_a_program_has_put_it(told: Told) -> None:
     """Files that programs leave are theirs; the documentation says that they are not searched."""
     store = told.files.fleet.folder / "store"
-    hits = [path for path in store.rglob("*") if path.is_file() and found(path.read_bytes()) - {MARKER}]
+    hits = [path for path in store.rglob("*") if path.is_file() and found(path.read_bytes(), PARTS) - {MARKER}]
     assert [path.read_text() for path in hits] == [f"{SECRET}\n"]
     (mine,) = told.files.rows("artifacts", task_id=told.tasks["silent"], kind="outputs")
     assert mine["files"] == 1
     assert any(MARKER.encode() in path.read_bytes() for path in store.rglob("*") if path.is_file())
 
 
-@pytest.mark.parametrize("as_json", [True, False])
+@pytest.mark.parametrize("as_json", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_the_command_line_shows_it_nowhere(told: Told, as_json: bool) -> None:  # noqa: FBT001 - a parameter
     files = told.files
     lines = [
@@ -250,7 +209,7 @@ def test_the_command_line_shows_it_nowhere(told: Told, as_json: bool) -> None:  
     printed = [files.run(*line, *(["--json"] if as_json else [])) for line in lines]
     printed.append(files.fine("artifacts", "get", f"{told.tasks['call']}:log"))
     shown = [each.out + each.err for each in printed]
-    assert {word for text in shown for word in found(text.encode())} == {MARKER}
+    assert {word for text in shown for word in found(text.encode(), PARTS)} == {MARKER}
     assert "[secret token]" in "".join(shown)
 
 
@@ -258,6 +217,6 @@ def test_what_a_module_remembers_is_masked_for_other_calls(told: Told) -> None:
     """A call that names no secret, in a child that has given one away."""
     client = told.files.fleet.client
     handles = [client.submit(handlers.recall) for _ in range(8)]
-    assert {word for handle in handles for word in found(str(handle.result(30)).encode())} == set()
+    assert {word for handle in handles for word in found(str(handle.result(30)).encode(), PARTS)} == set()
     texts = ["".join(chunk.text for chunk in client.logs(handle.task_id)) for handle in handles]
-    assert {word for text in texts for word in found(text.encode())} == set()
+    assert {word for text in texts for word in found(text.encode(), PARTS)} == set()

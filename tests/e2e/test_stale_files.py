@@ -140,6 +140,7 @@ def test_a_worker_that_slept_past_its_lease_brings_its_files_as_evidence(
     assert made(gates, 1) not in contents(files)
 
 
+@pytest.mark.slow
 def test_what_a_newer_attempt_has_done_is_not_replaced(stale: Stale, files: FilesFleet, gates: Path) -> None:
     task_id, row = stale.late_result(gates)
     (directive,) = [each for each in files.rows("directives", task_id=task_id) if each["state"] == "PENDING"]

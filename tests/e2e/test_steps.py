@@ -86,6 +86,7 @@ def test_the_next_attempt_starts_where_the_newest_checkpoint_was(tmp_path: Path)
         files.fine("artifacts", "verify", task_id)
 
 
+@pytest.mark.slow
 def test_a_stale_worker_cannot_replace_the_newest_checkpoint(tmp_path: Path) -> None:
     with files_fleet(tmp_path, []) as files:
         gates = tmp_path / "gates"
