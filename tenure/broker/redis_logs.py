@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from tenure.broker.base import LogChunk
 from tenure.broker.redis_entries import entries, parse_id
+from tenure.protocol.message import MAX_INT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +56,9 @@ def _entry(key: str, chunk: LogChunk) -> Command:
 def _chunk(fields: list[bytes]) -> LogChunk | None:
     named = dict(zip(fields[::2], fields[1::2], strict=False))
     try:
-        return LogChunk(int(named[b"s"]), int(named[b"p"]), named[b"t"].decode(errors="replace"))
+        stream, position = int(named[b"s"]), int(named[b"p"])
+        if 0 <= stream <= MAX_INT and 0 <= position <= MAX_INT:  # who adds to a text may run out of digits otherwise
+            return LogChunk(stream, position, named[b"t"].decode(errors="replace"))
     except (KeyError, ValueError):
-        return None
+        pass
+    return None

@@ -11,7 +11,7 @@ import click
 from tenure.cli.desk import with_desk
 from tenure.cli.output import Column
 from tenure.cli.records import task_id_argument
-from tenure.errors import TaskError, TaskFailed, UnknownArtifact
+from tenure.errors import ResultNotJson, TaskError, TaskFailed, UnknownArtifact
 from tenure.protocol.states import TERMINAL_TASK_STATES, TaskState
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ def _row(handle: Handle[Any]) -> dict[str, Any]:
     row: dict[str, Any] = {"task_id": handle.task_id, "state": str(handle.state), "attempt": handle.attempt}
     try:
         return {**row, "result": handle.result(0), "error": None}
-    except TaskError as error:
+    except (TaskError, ResultNotJson) as error:
         return {**row, "result": None, "error": error.message}
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, cast, final
+from typing import Any, final
+
+from tenure.protocol.metrics import read_metrics
 
 
 @final
@@ -39,7 +40,6 @@ def progress_of(row: Mapping[str, Any]) -> Progress | None:
 def metrics_of(row: Mapping[str, Any]) -> dict[str, Any]:
     """The metrics in a task's row; a worker may have sent anything, so what is no object counts as none."""
     try:
-        found: Any = json.loads(row.get("metrics") or "{}")
+        return read_metrics(row.get("metrics") or "")
     except ValueError:
-        found = None
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        return {}

@@ -68,8 +68,12 @@ _ENSURE_EVERY_MS: Final = 5_000
 _BUSY_BLOCK_MS: Final = 20
 """While the porter is at work, its ends are looked for this often."""
 
-_REFUSED: Final = (sqlite3.IntegrityError, OverflowError)
-"""What the database answers to an entry that breaks a rule of it, or holds a number that it cannot hold."""
+_REFUSED: Final = (sqlite3.IntegrityError, OverflowError, RecursionError, ValueError)
+"""What comes of an entry that breaks a rule of the database, or holds what cannot be read, written down or sent.
+
+Every door refuses such an entry; should one get past them, it is dropped like any other, or it would come back at every
+start and nobody would ever be heard again.
+"""
 
 News = list[tuple["WorkerView", "Heartbeat"]]
 
@@ -233,7 +237,7 @@ class Coordinator:
         self._wire.add(turn.out.publications, turn.out.withdrawals)
         self._wire.ensure(turn.out.streams, self._memory.sites.readers())
         self._wire.publish()
-        self._wire.post(turn.out.mailings(), echoes, echo_ttl_ms)
+        self._wire.post(turn.out.mailings, echoes, echo_ttl_ms)
         self._wire.settle(received, turn.out.departed)
         for name in self._memory.sites.left(turn.elapsed_ms):
             self._broker.sites.forget_site(name, *sites.remains(self._store, name))

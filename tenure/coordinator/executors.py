@@ -18,6 +18,7 @@ from tenure.coordinator.live import Gone
 from tenure.protocol.control_messages import Reason, Verdict
 from tenure.protocol.states import LeaseState
 from tenure.protocol.timing import beat_interval_ms, grace_ms, margin_ms
+from tenure.protocol.worker_messages import BEFORE_THE_START, Cause
 
 if TYPE_CHECKING:
     from tenure.coordinator.fleet import WorkerView
@@ -119,6 +120,8 @@ def _wait_ms(turn: Turn, lease: LiveLease) -> int:
 
 def _note(lease: LiveLease, event: ExecutorGone) -> None:
     """Keep what was told; a proof is not taken back by less, and telling it again does not begin anew."""
+    if event.cause in BEFORE_THE_START:
+        event = event.model_copy(update={"cause": Cause.EXECUTOR_DIED})  # a parent that has forgotten what it launched
     before = lease.gone
     if before is None or (event.proved and not before.told.proved):
         lease.gone = Gone(event)

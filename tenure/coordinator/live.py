@@ -6,12 +6,12 @@ safe side. `renewed_ms` is always the coordinator's own elapsed time at which a 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, cast, final
+from typing import TYPE_CHECKING, Final, Literal, final
 
 from tenure.broker.base import Stream, StreamEntry
+from tenure.protocol.metrics import read_metrics
 from tenure.protocol.states import LeaseState
 
 if TYPE_CHECKING:
@@ -40,13 +40,12 @@ class Progress:
         """In a few words, for people."""
         words = f"{self.fraction_ppm / 10_000:.0f} % done: {self.message}".rstrip(": ")
         try:
-            metrics: Any = json.loads(self.metrics or "{}")
+            metrics = read_metrics(self.metrics)
         except ValueError:
             return words
-        if not isinstance(metrics, dict) or not metrics:
+        if not metrics:
             return words
-        named = cast("dict[str, Any]", metrics)
-        return f"{words} ({', '.join(f'{name} {value}' for name, value in named.items())[:_SHOWN]})"
+        return f"{words} ({', '.join(f'{name} {value}' for name, value in metrics.items())[:_SHOWN]})"
 
 
 @final

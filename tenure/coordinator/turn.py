@@ -128,6 +128,8 @@ class Outgoing:
     gathered: bool = False
     """Whether a collection has read all that it has to keep."""
 
+    mailings: list[Mailing] = field(default_factory=list["Mailing"])
+    """Orders, replies and notices as bytes, once they are sealed."""
     def order(self, worker: WorkerAddress, order: Order) -> None:
         """Tell a worker something."""
         self.orders.setdefault(worker, []).append(order)
@@ -136,8 +138,8 @@ class Outgoing:
         """Answer a client's request."""
         self.replies.setdefault(client_id, []).append(reply)
 
-    def mailings(self) -> list[Mailing]:
-        """Orders, replies and notices as bytes, in this order."""
+    def seal(self) -> None:
+        """Make the mailings: orders, replies and notices, in this order. Nothing may be said after this."""
         mail = [
             Mailing(raw=CONTROL.dump_json(Control(epoch=self.epoch, orders=part)), to=worker)
             for worker, orders in self.orders.items()
@@ -147,7 +149,7 @@ class Outgoing:
             mail.extend(self._mail(client_id, reply) for reply in replies)
         for client_id, done in self.done.items():
             mail.extend(self._mail(client_id, Notice(done=part)) for part in _portions(done))
-        return mail
+        self.mailings = mail
 
     def _mail(self, client_id: str, answer: Reply | Notice) -> Mailing:
         raw = MAIL.dump_json(Mail(epoch=self.epoch, answers=(answer,)), exclude_none=True)
@@ -213,11 +215,15 @@ class Turn:
 
     @contextmanager
     def transaction(self) -> Generator[None]:
-        """One write transaction, with a seal over what was recorded in it."""
+        """One write transaction, with a seal over what was recorded in it.
+
+        What there is to say is put into bytes before the commit: words that have none undo the step that said them.
+        """
         with self.store.transaction():
             yield
             seal(self)
 
+            self.out.seal()
     def record(
         self, kind: str, text: str, *, task_id: str | None = None, worker_id: str | None = None, step: Step = NO_STEP
     ) -> None:

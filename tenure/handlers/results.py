@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import typing
 from collections.abc import Callable
 from typing import Any, Final, final
 
 from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter, ValidationError
+
+from tenure.errors import ResultNotJson
+from tenure.handlers.json_text import NotJson, dump, parse
 
 _AS_IT_IS: Final = frozenset({int, str, bool, dict, list, type(None)})
 
@@ -24,29 +26,42 @@ class Returns:
         self._read: Final = _reader(function)
 
     def read(self, text: str) -> Any:  # noqa: ANN401 - whatever the user's function returned
-        """The value of a result's JSON text."""
+        """The value of a result's JSON text. Raises `ResultNotJson` when whoever reported it wrote something else."""
         return self._read(text)
 
 
 def _reader(function: Callable[..., Any] | None) -> Callable[[str], Any]:
     hint = _hint(function)
     if hint in (None, Any, object) or hint in _AS_IT_IS:
-        return json.loads
+        return _plain
     if hint is float:
         return _float
     try:
         adapter = TypeAdapter[Any](hint)
     except (PydanticUserError, PydanticUndefinedAnnotation):
-        return json.loads
+        return _plain
 
     def read(text: str) -> object:
         try:
             return adapter.validate_json(text, strict=True)
         except ValidationError:
             # The handler broke its own promise; its value is worth more than its type.
-            return json.loads(text)
+            return _plain(text)
 
     return read
+
+
+def _plain(text: str) -> Any:  # noqa: ANN401 - whatever the text holds
+    """The value as it is; a site's worker may have sent anything, and what is read here is printed and written."""
+    try:
+        value = parse(text)
+        if "\\u" in text:
+            dump(value)  # refuses halves of surrogate pairs
+    except NotJson as error:
+        raise ResultNotJson(
+            f"the value that its worker sent cannot be read: {error}", "`tenure explain` tells whose worker it was"
+        ) from None
+    return value
 
 
 def _hint(function: Callable[..., Any] | None) -> Any:  # noqa: ANN401 - a type hint is any object
@@ -57,5 +72,5 @@ def _hint(function: Callable[..., Any] | None) -> Any:  # noqa: ANN401 - a type 
 
 
 def _float(text: str) -> object:
-    value = json.loads(text)
+    value = _plain(text)
     return float(value) if type(value) is int else value

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, TypeAdapter, model_validator
+from pydantic import Field, TypeAdapter, field_validator, model_validator
 
 from tenure.protocol.artifact import Bundle
 from tenure.protocol.assignment import Attempt, Fence
@@ -26,10 +26,8 @@ from tenure.protocol.message import (
     TaskId,
     Text,
 )
+from tenure.protocol.metrics import MAX_METRICS, read_metrics
 from tenure.protocol.timing import MAX_LEASE_TTL_MS, MIN_LEASE_TTL_MS
-
-MAX_METRICS: Final = 4_000
-"""Characters of the metrics that go with one progress message."""
 
 MOST_EVENTS: Final = 250
 """In one report: it is applied as a whole, and nobody else is heard meanwhile."""
@@ -61,6 +59,10 @@ class Cause(StrEnum):
     IMAGE_UNAVAILABLE = "image_unavailable"  #: its container image could not be fetched
     UNSCHEDULABLE = "unschedulable"  #: no room for it was found in time
     LAUNCH_REFUSED = "launch_refused"  #: the substrate did not take it
+
+
+BEFORE_THE_START: Final = frozenset({Cause.UNSTARTED, Cause.REFUSED})
+"""Why an attempt was given back that never ran: nothing was used up by it, so nobody may say it of one that did."""
 
 
 class FailureKind(StrEnum):
@@ -119,7 +121,7 @@ class Failure(Message):
     kind: FailureKind
     message: Text
     trace: Annotated[str, Field(max_length=16_000)] = ""
-    exit_code: int | None = None
+    exit_code: Annotated[int, Field(ge=-MAX_INT, le=MAX_INT)] | None = None
 
 
 class Outcome(Message):
@@ -218,6 +220,14 @@ class Released(Message):
     printed: bool = False
     """Whether the attempt has a log at the broker."""
 
+    @model_validator(mode="after")
+    def _is_its_to_say(self) -> Released:
+        _require_sayable(self.cause)
+        if self.started and self.cause in BEFORE_THE_START:
+            message = f"what has started was not given back as {self.cause}"
+            raise ValueError(message)
+        return self
+
 
 class Progressed(Message):
     """How far a running task is; `cursor` grows by one per message of an attempt. `metrics` is a JSON object."""
@@ -228,6 +238,12 @@ class Progressed(Message):
     fraction_ppm: Annotated[int, Field(ge=0, le=1_000_000)]
     message: Text = ""
     metrics: Annotated[str, Field(max_length=MAX_METRICS)] = ""
+
+    @field_validator("metrics")
+    @classmethod
+    def _can_be_read(cls, metrics: str) -> str:
+        read_metrics(metrics)
+        return metrics
 
 
 class Checkpointed(Message):
@@ -259,6 +275,11 @@ class ExecutorGone(Message):
     proved: bool
     detail: Text = ""
 
+    @model_validator(mode="after")
+    def _is_its_to_say(self) -> ExecutorGone:
+        _require_sayable(self.cause)
+        return self
+
 
 class Leaving(Message):
     """The worker drains (`gone` False) or has ended with nothing in hand (`gone` True)."""
@@ -284,6 +305,12 @@ class Report(Message):
     generation: Annotated[int, Field(ge=1, le=MAX_INT)]
     window: Annotated[int, Field(ge=0, le=4096)]
     events: Annotated[tuple[WorkerEvent, ...], Field(max_length=MOST_EVENTS, fail_fast=True)]
+
+
+def _require_sayable(cause: Cause) -> None:
+    if cause is Cause.SITE_REVOKED:
+        message = f"{cause} is the coordinator's to say"
+        raise ValueError(message)
 
 
 REPORT: Final = TypeAdapter(Report)

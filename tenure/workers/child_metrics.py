@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 MOST_CHARACTERS: Final = 4_000
-"""What `tenure.protocol.worker_messages.MAX_METRICS` allows, which a child does not load."""
+"""What `tenure.protocol.metrics.MAX_METRICS` allows, which a child does not load."""
 _MAX_TEXT: Final = 200
 _MAX_INT: Final = 2**63
 
@@ -23,7 +23,7 @@ def rendered(metrics: Mapping[str, object], masked: Callable[[str], str] = str) 
     """The metrics as the JSON text of an object; "" when there are none. Every text in it is `masked`."""
     if not metrics:
         return ""
-    plain = {masked(str(name))[:_MAX_TEXT]: _plain(value, masked) for name, value in metrics.items()}
+    plain = {_whole(masked(str(name)))[:_MAX_TEXT]: _plain(value, masked) for name, value in metrics.items()}
     text = json.dumps(plain, separators=(",", ":"))
     while len(text) > MOST_CHARACTERS:
         plain.popitem()
@@ -36,8 +36,13 @@ def _plain(value: object, masked: Callable[[str], str]) -> bool | int | float | 
         return value
     number = _number(value)
     text = _text(value) if number is None else str(number)
-    told = masked(text)
+    told = _whole(masked(text))
     return number if number is not None and told == text else told[:_MAX_TEXT]
+
+
+def _whole(text: str) -> str:
+    """The text without halves of surrogate pairs, which go through no wire."""
+    return text.encode(errors="replace").decode()
 
 
 def _number(value: object) -> int | float | None:

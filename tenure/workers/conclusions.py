@@ -72,7 +72,8 @@ def stopped(ledger: Ledger, hold: Hold, now_ms: int, *, started: bool, gone: boo
         case Cause() as cause:
             release(ledger, hold, cause, now_ms, started=started, gone=gone)
         case _:
-            release(ledger, hold, Cause.UNSTARTED, now_ms, started=started, gone=gone)
+            cause = Cause.PROCESS_DIED if started else Cause.UNSTARTED
+            release(ledger, hold, cause, now_ms, started=started, gone=gone)
 
 
 def disclose(ledger: Ledger, hold: Hold, now_ms: int) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
-import json
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
 from tenure.protocol.message import MAX_VALUE_BYTES
-from tenure.protocol.worker_messages import MAX_METRICS, Failure, FailureKind, Outcome
+from tenure.protocol.metrics import read_metrics
+from tenure.protocol.worker_messages import Failure, FailureKind, Outcome
 from tenure.workers.calls import Dropped, Imported, Progress, Raised, Ready, Returned, Told
 from tenure.workers.command_ends import command_outcome, how_it_ended, notes_on
 from tenure.workers.inputs import CallEnded, ChildReady, HandlerSeen, Input, ProgressMade, TreeEnded
@@ -70,12 +70,12 @@ def _value(text: str) -> Outcome:
 
 
 def _metrics(text: str) -> str:
-    """A child may hold anything; what is no object, or too long, is left out."""
+    """A child may hold anything; what the coordinator would refuse, with all that is told beside it, is left out."""
     try:
-        is_object = len(text) <= MAX_METRICS and isinstance(json.loads(text or "{}"), dict)
-    except (ValueError, RecursionError):
-        is_object = False
-    return text if is_object else ""
+        read_metrics(text)
+    except ValueError:
+        return ""
+    return text
 
 
 def _too_large(limit_bytes: int) -> Outcome:

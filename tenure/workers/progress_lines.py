@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast, final
 
 from tenure.handlers.json_text import NotJson, dump, parse
-from tenure.protocol.worker_messages import MAX_METRICS
+from tenure.protocol.metrics import MAX_METRICS, read_metrics
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _MAX_MESSAGE: Final = 2_000
@@ -75,8 +75,13 @@ def _read_metrics(line: ProgramLine, metrics: dict[str, Any]) -> None:
     text = _text_of(line, metrics)
     if text is not None and len(text) > MAX_METRICS:
         line.problem = f"its metrics are longer than {MAX_METRICS} characters"
-    else:
-        line.metrics = text
+        return
+    try:
+        read_metrics(text or "")
+    except ValueError as error:
+        line.problem = f"its {error}"
+        return
+    line.metrics = text
 
 
 def _read_rest(line: ProgramLine, fields: dict[str, Any], form: str) -> None:

@@ -93,7 +93,17 @@ def test_a_log_expires_and_each_chunk_renews_it(server_bench: ServerBench) -> No
     assert server.admin("TTL", key) in range(WEEK_S - 10, WEEK_S + 1)
 
 
-@pytest.mark.parametrize("fields", [("x", "y"), ("s", "1", "p", "0"), ("s", "one", "p", "0", "t", "")])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        ("x", "y"),
+        ("s", "1", "p", "0"),
+        ("s", "one", "p", "0", "t", ""),
+        ("s", "1", "p", "9" * 4_300, "t", "text"),
+        ("s", "1", "p", "9" * 4_301, "t", "text"),
+        ("s", "1", "p", "-1", "t", "text"),
+    ],
+)
 def test_what_no_worker_of_ours_wrote_is_left_out(server_bench: ServerBench, fields: tuple[str, ...]) -> None:
     key = ContentKeys(server_bench.keys.namespace).log(LOG)
     server_bench.server.admin("XADD", key, "1-1", *fields)

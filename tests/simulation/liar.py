@@ -161,7 +161,7 @@ class Liar(Process):
                 return Finished(binding=binding, scope=scope, outcome=Outcome(value=self._made_up()), duration_ms=1)
             case 4:
                 cause = self.dice.pick((Cause.UNSTARTED, Cause.PROCESS_DIED, Cause.CANCELLED))
-                started = self.dice.chance(500)
+                started = self.dice.chance(500) and cause is not Cause.UNSTARTED  # that would not be read
                 return Released(binding=binding, cause=cause, started=started, tree_gone=self.dice.chance(500))
             case 5:
                 return ExecutorGone(binding=binding, cause=Cause.EXECUTOR_DIED, proved=self.dice.chance(700))

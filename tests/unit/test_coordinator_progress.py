@@ -13,6 +13,10 @@ from tenure.coordinator.live import Progress
         ("at 7", "{}", "43 % done: at 7"),
         ("at 7", "no json", "43 % done: at 7"),
         ("at 7", "[1]", "43 % done: at 7"),
+        ("at 7", "[" * 4_000, "43 % done: at 7"),
+        ("at 7", '{"a":' + "[" * 900 + "]" * 900 + "}", "43 % done: at 7"),
+        ("at 7", '{"a":"\\ud800"}', "43 % done: at 7"),
+        ("at 7", '{"a":[[1],{"b":2}]}', "43 % done: at 7 (a [[1], {'b': 2}])"),
         ("", '{"x":"' + "y" * 900 + '"}', "43 % done (x " + "y" * 198 + ")"),
     ],
 )

@@ -183,6 +183,15 @@ def test_a_value_is_read_as_the_return_hint_says_or_as_it_is(function: Any, text
     assert type(read) is type(value)
 
 
+@pytest.mark.parametrize("function", [None, exponent, greet, move, anything])
+@pytest.mark.parametrize(
+    "text", ["[" * 9_000, "9" * 4_301, '"\\ud800"', '{"a":"\\udfff"}', "1e999", "NaN", "no json", ""]
+)
+def test_what_is_no_value_at_all_is_said_to_be_none(function: Any, text: str) -> None:
+    with pytest.raises(ResultNotJson, match="cannot be read"):
+        Returns(function).read(text)
+
+
 def test_arguments_of_any_shape_are_bound_quickly_or_slowly_to_the_same_text() -> None:
     for args in ((1.5,), (1.5, 3), (1,), (2, 3)):
         assert json.loads(bound(exponent, args, {})) == {"args": list(args), "kwargs": {}}

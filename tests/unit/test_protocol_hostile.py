@@ -5,7 +5,7 @@ from pydantic import ValidationError
 
 from tenure.errors import MalformedMessage
 from tenure.protocol.message import decode
-from tenure.protocol.worker_messages import HEARTBEAT, MOST_EVENTS, REPORT, Binding, Cause, Released, Report
+from tenure.protocol.worker_messages import HEARTBEAT, MOST_EVENTS, REPORT, Binding, Cause, Failure, Released, Report
 
 FRAME = '{"worker_id":"a","generation":1,"window":1,"events":[%s]}'
 BEAT = '{"generation":1,"sequence":1,"window":1,"held":[%s]}'
@@ -40,6 +40,30 @@ def test_the_first_hold_of_a_heartbeat_that_cannot_be_read_ends_the_reading() ->
     with pytest.raises(ValidationError) as refused:
         HEARTBEAT.validate_json(BEAT % ",".join(["{}"] * 200))
     assert refused.value.error_count() == 3
+
+
+@pytest.mark.parametrize(
+    ("event", "why"),
+    [
+        ('{"kind":"released",%s,"cause":"unstarted","started":true,"tree_gone":true}', "given back as unstarted"),
+        ('{"kind":"released",%s,"cause":"refused","started":true,"tree_gone":true}', "given back as refused"),
+        ('{"kind":"released",%s,"cause":"site_revoked","started":true,"tree_gone":true}', "coordinator's to say"),
+        ('{"kind":"released",%s,"cause":"site_revoked","started":false,"tree_gone":true}', "coordinator's to say"),
+        ('{"kind":"executor_gone",%s,"cause":"site_revoked","proved":true}', "coordinator's to say"),
+    ],
+)
+def test_nobody_gives_a_reason_that_is_not_its_to_give(event: str, why: str) -> None:
+    binding = (
+        f'"binding":{Binding(task_id="0" * 26, attempt=1, fence=1, digest="0" * 64, nonce="0" * 16).model_dump_json()}'
+    )
+    with pytest.raises(MalformedMessage, match=why):
+        decode(REPORT, (FRAME % (event % binding)).encode())
+
+
+@pytest.mark.parametrize("code", [2**53, -(2**53), 10**4_000])
+def test_an_exit_code_is_a_number_that_every_reader_takes(code: int) -> None:
+    with pytest.raises(ValidationError, match="exit_code"):
+        Failure.model_validate_json(f'{{"kind":"exit_code","message":"","exit_code":{code}}}')
 
 
 def test_more_events_than_a_report_may_have_are_refused() -> None:

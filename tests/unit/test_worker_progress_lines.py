@@ -2,7 +2,7 @@
 
 import pytest
 
-from tenure.protocol.worker_messages import MAX_METRICS
+from tenure.protocol.metrics import MAX_METRICS
 from tenure.workers.progress_lines import ProgramLine, read_line
 
 
@@ -58,6 +58,7 @@ def test_what_other_forms_do_not_have(field: str) -> None:
         ('{"message": 3}', "message"),
         ('{"metrics": [1]}', "metrics"),
         ('{"metrics": {"x": "' + "y" * MAX_METRICS + '"}}', "metrics"),
+        ('{"metrics": {"x": ' + "[" * 20 + "]" * 20 + "}}", "nested too deeply"),
         ('{"metrics": {"x": "\\ud800"}}', "surrogate"),
         ('{"checkpoint": "../x"}', "checkpoint"),
         ('{"checkpoint": "a/b"}', "checkpoint"),
