@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 from tenure.broker.keys import Keys
 from tenure.errors import BrokerRefused
 from tests.fixtures_cli import CommandLine, FakeFleet
-from tests.fixtures_secured import secured_broker  # noqa: F401 - a fixture
-from tests.secured import SecuredBroker
+from tests.fixtures_services import require_program
+from tests.secured import SecuredBroker, launch_secured
+from tests.servers import KINDS
 
 Rows = list[dict[str, Any]]
 
@@ -20,6 +22,7 @@ class Host:
     """A host that has the credential of site `imaging`, which was granted `gpu`."""
 
     def __init__(self, secured: SecuredBroker, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.secured = secured
         self.file = folder / "imaging.url"
         self.file.write_text(secured.site_url("imaging", ("gpu",)) + "\n")
         self.file.chmod(0o600)
@@ -31,14 +34,13 @@ class Host:
         return printed.code, printed.json()
 
 
-@pytest.fixture
-def host(
-    secured_broker: SecuredBroker,  # noqa: F811
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> Host:
-    secured_broker.admin("SET", Keys("main").incarnation(), "main 1 run")
-    return Host(secured_broker, tmp_path, capsys)
+@pytest.fixture(params=KINDS)
+def host(request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Host]:
+    """At a broker to which a coordinator has come."""
+    secured = launch_secured(require_program(request.param), tmp_path)
+    secured.admin("SET", Keys("main").incarnation(), "main 1 run")
+    yield Host(secured, tmp_path, capsys)
+    secured.server.stop()
 
 
 def levels(found: Rows, about: str) -> list[str]:
@@ -60,11 +62,8 @@ def test_a_capability_that_was_not_granted_is_bad(host: Host) -> None:
     assert any("tenure sites show imaging" in row["remedy"] for row in found)
 
 
-def test_a_broker_that_no_coordinator_has_come_to_is_bad(
-    host: Host,
-    secured_broker: SecuredBroker,  # noqa: F811
-) -> None:
-    secured_broker.admin("DEL", Keys("main").incarnation())
+def test_a_broker_that_no_coordinator_has_come_to_is_bad(host: Host) -> None:
+    host.secured.admin("DEL", Keys("main").incarnation())
     code, found = host.doctor()
     assert (code, levels(found, "coordinator")) == (3, ["bad"])
 
