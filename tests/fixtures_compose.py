@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from tests.fixtures_docker import Engine, debian_base, engine, inspected
 from tests.fixtures_e2e import ROOT, Place
@@ -18,6 +20,7 @@ from tests.waiting import wait_until
 
 BUILD_S = 900
 PATIENCE_S = 300
+_SECTION = re.compile(r"## Credentials of their own\n.*?```console\n(.*?)```.*?```\n(.*?)```", re.DOTALL)
 PARTS = ("broker", "coordinator", "worker", "programs")
 
 
@@ -128,6 +131,25 @@ class Composed:
             return all(state["Health"]["Status"] == "healthy" for state in states)
 
         wait_patiently(look, f"{service} is healthy")
+
+
+def secure(fleet: Composed) -> None:
+    """Give each part a credential of its own: by the very commands and variables of docs/compose.md."""
+    found = _SECTION.search((ROOT / "docs" / "compose.md").read_text(encoding="utf-8"))
+    assert found is not None
+    commands = "\n".join(line.removeprefix("$ ") for line in found[1].splitlines())
+    environment = fleet.place.environment()
+    environment["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), environment["PATH"]))
+    subprocess.run(["sh", "-e", "-c", commands], cwd=fleet.folder, env=environment, check=True, timeout=PATIENCE_S)
+    fleet.settings |= dict(line.split("=") for line in found[2].splitlines())
+    fleet.compose("up", "--detach", "--no-build", "--force-recreate")
+    fleet.scale()
+
+
+def user_in(fleet: Composed, container: str) -> str:
+    """As whose user of the broker a container comes to it."""
+    address = fleet.docker.run("exec", container, "cat", "/run/secrets/broker_url")
+    return urlsplit(address.strip()).username or ""
 
 
 @contextmanager

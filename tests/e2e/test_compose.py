@@ -14,7 +14,7 @@ import pytest
 import tenure
 from tenure.client.client import Client
 from tenure.client.options import ClientOptions
-from tests.fixtures_compose import PARTS, PATIENCE_S, Composed, composed_fleet, wait_patiently
+from tests.fixtures_compose import PARTS, PATIENCE_S, Composed, composed_fleet, secure, user_in, wait_patiently
 from tests.fixtures_docker import inspected
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400), pytest.mark.xdist_group("compose")]
@@ -62,6 +62,21 @@ def test_no_part_is_root_writes_its_image_or_shows_a_secret(fleet: Composed) -> 
         fleet.docker.run("exec", container, "sh", "-c", "! touch /etc/tenure-was-here 2>/dev/null")
         assert password[1] not in fleet.docker.run("exec", container, "sh", "-c", "cat /proc/[0-9]*/cmdline")
         assert password[1] not in fleet.docker.run("logs", container)
+
+
+def test_each_part_works_with_a_credential_of_its_own(fleet: Composed, client: Client) -> None:
+    """Whatever runs after this, in whichever order, runs on a fleet of that kind."""
+    secure(fleet)
+    users = {part: {user_in(fleet, container) for container in fleet.containers(part)} for part in PARTS}
+    site = {"tenure.main.site.local"}
+    assert users == {"broker": {""}, "coordinator": {"tenure.main.coordinator"}, "worker": site, "programs": site}
+    for part in PARTS:
+        fleet.wait_until_healthy(part)
+    workers = [*fleet.workers("default"), *fleet.workers("programs")]
+    assert {str(row["worker_id"]).partition(".")[0] for row in workers} == {"local"}
+    handle = client.using(capability="programs").command(["echo", "as a site"])
+    assert handle.result(timeout=PATIENCE_S) == "as a site\n"
+    assert "programs" in fleet.compose("run", "--rm", "cli", "workers", "list")
 
 
 def test_a_sweep_comes_to_its_end_although_a_worker_the_broker_and_the_coordinator_are_killed(

@@ -53,6 +53,23 @@ def test_the_address_is_a_file_for_every_part(folder: Path) -> None:
         assert {entry["value"] for entry in container["env"]} == {"/run/tenure/credentials/url"}
 
 
+def test_only_the_broker_holds_the_secret_by_which_one_may_do_everything() -> None:
+    """So that a worker's may be exchanged for a site's. The launcher's is of its own namespace."""
+    held = {
+        name: source["secret"]["name"]
+        for name, spec in specs(BASE).items()
+        for volume in spec["volumes"]
+        for source in volume.get("projected", {}).get("sources", [])
+    }
+    assert held == {
+        "StatefulSet broker": "tenure-broker",
+        "StatefulSet coordinator": "tenure-coordinator",
+        "Deployment worker": "tenure-worker",
+    }
+    page = (BASE / "kustomization.yaml").read_text()
+    assert "for part in broker coordinator worker; do" in page
+
+
 def test_only_the_launcher_may_ask_the_cluster() -> None:
     tokens = {name: spec["automountServiceAccountToken"] for folder in FOLDERS for name, spec in specs(folder).items()}
     assert [name for name, has_one in tokens.items() if has_one] == ["StatefulSet launcher"]
