@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from importlib import import_module
 from pathlib import Path
 
 from tenure.protocol.states import TABLES, diagram, drawing
 from tenure.workers.launch_stages import LAUNCH
 
-PAGE = Path(__file__).parent / "state_machines.md"
+DOCS = Path(__file__).parent
+PAGE = DOCS / "state_machines.md"
+COUNTED = DOCS / "simulation.md"
 
 INTRODUCTION = """\
 # State machines
@@ -31,12 +35,20 @@ def page() -> str:
     return "\n".join([INTRODUCTION, *sections, LAUNCHES, f"```mermaid\n{drawing(LAUNCH)}\n```\n"])
 
 
+def counted() -> str:
+    """The page about mutants, with as many as there are."""
+    sys.path.insert(0, str(DOCS.parent))
+    mutants = import_module("tests.mutants.__main__").MUTANTS
+    return re.sub(r"There are \d+ mutants", f"There are {len(mutants)} mutants", COUNTED.read_text(encoding="utf-8"))
+
+
 def main() -> int:
-    """Write the page, or with `--check` compare it; 1 when it is out of date."""
-    wanted = page()
+    """Write the pages, or with `--check` compare them; 1 when one is out of date."""
+    wanted = {PAGE: page(), COUNTED: counted()}
     if "--check" in sys.argv[1:]:
-        return 0 if PAGE.read_text(encoding="utf-8") == wanted else 1
-    PAGE.write_text(wanted, encoding="utf-8")
+        return 0 if all(path.read_text(encoding="utf-8") == text for path, text in wanted.items()) else 1
+    for path, text in wanted.items():
+        path.write_text(text, encoding="utf-8")
     return 0
 
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
+from tenure.broker.embedded_server import settings
 from tenure.cli.commands import tenure as command_line
+from tests.servers import HARDENED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,11 +43,11 @@ def _resolve(words: list[str]) -> tuple[click.Command, list[str]]:
     return command, rest
 
 
-def test_the_state_diagrams_are_drawn_from_the_tables() -> None:
-    """`docs/state_machines.md` is exactly what `make docs` writes."""
+def test_what_the_docs_take_from_the_code_is_up_to_date() -> None:
+    """The diagrams of `docs/state_machines.md`, and numbers in other pages, are exactly what `make docs` writes."""
     done = subprocess.run([sys.executable, ROOT / "docs" / "generate.py", "--check"], check=False)
 
-    assert done.returncode == 0, "run `make docs` and commit docs/state_machines.md"
+    assert done.returncode == 0, "run `make docs` and commit what it changes in docs/"
 
 
 @pytest.mark.parametrize(("page", "words"), list(_commands()))
@@ -78,3 +80,15 @@ def test_every_link_between_pages_leads_somewhere() -> None:
     ]
 
     assert broken == []
+
+
+def test_the_limits_of_a_broker_are_the_same_wherever_they_stand() -> None:
+    """What is recommended is what our own brokers have, and what the attacks of a hostile site are made under."""
+    limits = {f"{name.removeprefix('--')} {value}" for name, value in zip(HARDENED[::2], HARDENED[1::2], strict=True)}
+    page = (ROOT / "docs" / "sites.md").read_text(encoding="utf-8")
+    recommended = {" ".join(line.split()[:2]) for line in page.splitlines()}
+    container = set((ROOT / "deploy" / "container" / "broker.conf").read_text(encoding="utf-8").splitlines())
+    embedded = set(settings(folder=ROOT, users=ROOT, port=1, unix_socket=None, max_memory_mb=1))
+
+    assert [limits - where for where in (recommended, container, embedded)] == [set()] * 3
+    assert page.count("proto-max-bulk-len") == 1
