@@ -113,3 +113,10 @@ def launch_secured(program: str, folder: Path, *options: str, namespace: str = "
     if is_new:
         secured.open()
     return secured
+
+
+def is_waited_for(secured: SecuredBroker) -> bool:
+    """Whether one reader waits at the server."""
+    info = secured.admin("INFO", "clients")
+    assert isinstance(info, bytes)
+    return b"blocked_clients:1\r" in info

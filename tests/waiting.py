@@ -1,10 +1,13 @@
 """Waiting for a condition instead of for time."""
 
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
 
 from tenure.clock import SystemClock
 
 _STEP_MS = 5
+T = TypeVar("T")
 
 
 def wait_until(
@@ -22,3 +25,12 @@ def wait_until(
             message = f"waited {timeout_s} s in vain until {description}"
             raise AssertionError(message)
         clock.sleep_ms(step_ms)
+
+
+def in_thread(call: Callable[[], T]) -> Future[T]:
+    """Begin a call that waits for something."""
+    pool = ThreadPoolExecutor(1)
+    try:
+        return pool.submit(call)
+    finally:
+        pool.shutdown(wait=False)

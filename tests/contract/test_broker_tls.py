@@ -18,10 +18,12 @@ from tenure.broker.url import BrokerUrl
 from tenure.errors import BrokerError, BrokerRefused, BrokerUnreachable
 from tests.certificates import Certificates, make_certificates
 from tests.fixtures_services import require_program
-from tests.secured import SecuredBroker, launch_secured
+from tests.secured import SecuredBroker, is_waited_for, launch_secured
 from tests.servers import free_port
+from tests.waiting import in_thread, wait_until
 
 LAB = Principal("main", "site", "lab")
+LONG_MS = 30_000
 
 
 @dataclass
@@ -114,11 +116,12 @@ def test_a_secret_is_not_sent_in_clear_to_a_port_for_tls(encrypted: Encrypted) -
 def test_a_revocation_ends_an_encrypted_read_that_waits(encrypted: Encrypted) -> None:
     with closing(encrypted.connect(encrypted.url())) as connection:
         site = RedisWorker(connection, Keys("main"), site="lab", worker_id="lab.w1")
-        assert site.orders(after=EntryId(0, 0), block_ms=0) == []
+        blocked = in_thread(lambda: site.orders(after=EntryId(0, 0), block_ms=LONG_MS))
+        wait_until(lambda: is_waited_for(encrypted.secured), "the reader waits at the server")
 
         encrypted.secured.revoke(LAB)
 
         with pytest.raises(BrokerUnreachable):
-            site.orders(after=EntryId(0, 0), block_ms=20_000)
+            blocked.result(timeout=LONG_MS / 2_000)
         with pytest.raises(BrokerRefused):
             site.marker()

@@ -16,6 +16,7 @@ from threading import Event, Lock, Thread
 from typing import NamedTuple
 
 from tenure.clock import SystemClock
+from tests.lateness import Lateness
 
 _LOOK_MS = 5
 _NS = 1_000_000
@@ -81,7 +82,7 @@ class Instrument:
         self._clock = SystemClock()
         self._stop = Event()
         self._hold = path.with_name(f"{path.name}.hold")
-        self._late_ms: list[int] = []
+        self._lateness = Lateness()
         self._thread = Thread(target=self._watch, name="instrument", daemon=True)
         self._thread.start()
 
@@ -102,7 +103,7 @@ class Instrument:
 
     def delay_ms(self) -> int:
         """How late this process was woken where it wanted to go on: 99 of 100 times no later than that."""
-        return sorted(self._late_ms)[len(self._late_ms) * 99 // 100] if self._late_ms else 0
+        return self._lateness.delay_ms()
 
     def marks(self) -> Sequence[Mark]:
         """Everything that has been marked until now."""
@@ -136,7 +137,7 @@ class Instrument:
         while not self._stop.is_set():
             began_ms = self._clock.elapsed_ms()
             gone = [descriptor for descriptor, _ in self._poll.poll(_LOOK_MS)]
-            self._late_ms.append(max(0, self._clock.elapsed_ms() - began_ms - _LOOK_MS))
+            self._lateness.note(_LOOK_MS, self._clock.elapsed_ms() - began_ms)
             with self._lock:
                 # What a process marked before its end is read before its end counts.
                 self._take(self._file.read())
