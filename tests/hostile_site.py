@@ -47,10 +47,14 @@ SITE = "hostile"
 VICTIM = "honest"
 CAPABILITY = "shared"
 FORGED = "forged"
-LIES = ("forgeries", "others' names", "made-up workers", "heartbeats", "assignments", "forbidden")
+LIES = (
+    *("forgeries", "others' names", "long heartbeats", "made-up workers", "heartbeats", "assignments", "forbidden"),
+)
 """Tricks that leave the inbox readable: what spoils it also keeps the lies from being read."""
 _BATCH = 100
 _LARGE = 700_000
+_LONG_HOLDS = 9_000
+_LONG_WORKERS = 100
 _LAST = f"{2**64 - 1}-{2**64 - 1}"
 
 
@@ -69,8 +73,10 @@ class Attacker:
             "flood": self.flood,
             "garbage": self.garbage,
             "crowds": self.crowds,
+            "oversized": self._oversized,
             "forgeries": self.forgeries,
             "others' names": self.others_names,
+            "long heartbeats": self._long_heartbeats,
             "made-up workers": self.made_up_workers,
             "heartbeats": self.heartbeats,
             "assignments": self.assignments,
@@ -101,6 +107,18 @@ class Attacker:
         hello = '{"kind":"hello","slots":1,"capabilities":["shared"],"ttl_ms":10000,"held":[' + holds + "]}"
         texts = [f"{{{fields}}}", '{"worker_id":"a","generation":1,"window":1,"events":[' + hello + "]}"]
         self.send("crowds", [("XADD", self._inbox, "*", "m", text) for text in texts])
+
+    def _oversized(self) -> None:
+        """Entries that are larger than any message may be, and hold little or nothing where a message is looked for."""
+        large = b"x" * 2 * _LARGE
+        entries: list[tuple[str | bytes, ...]] = [
+            ("x", large),
+            (large, b"{}"),
+            ("m", b"{}", "x", large),
+            ("m", large),
+            ("m", b"{}", *["a"] * 50_000),
+        ]
+        self.send("oversized", [("XADD", self._inbox, "*", *fields) for fields in entries * 4])
 
     def inbox(self) -> None:
         """Wipe it, and now and then use up its ids: after the last one nobody of the site could report any more."""
@@ -145,6 +163,16 @@ class Attacker:
         rubbish = '{"generation":1,"sequence":1,"window":1,"held":[' + ",".join(["{}"] * 100_000) + "]}"
         self.send("heartbeats", [("SET", mine, rubbish, "PX", 60_000)])
         self.send("heartbeats", [("SET", mine, HEARTBEAT.dump_json(beat), "PX", 60_000)])
+
+    def _long_heartbeats(self) -> None:
+        """Of many workers, each as long as one may be, and for good; all of them once, and then some anew."""
+        count = 3 if self.done["long heartbeats"] else _LONG_WORKERS
+        names = [f"{SITE}.long{number}" for number in range(count)]
+        self._number += 1
+        self._say("long heartbeats", names, [self._hello()])
+        held = tuple(Held(task_id=f"{number:026}", fence=1, state="running") for number in range(_LONG_HOLDS))
+        raw = HEARTBEAT.dump_json(Heartbeat(generation=9, sequence=self._number, window=4096, held=held))
+        self.send("long heartbeats", [("SET", self._keys.heartbeat(WorkerAddress(SITE, name)), raw) for name in names])
 
     def assignments(self) -> None:
         """Take what is offered so that nobody else of the site gets it, and in the names of others."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from tenure.broker.base import (
+    Backlog,
     BrokerState,
     CoordinatorBroker,
     Delivery,
@@ -113,11 +114,16 @@ class SitesTripwire:
 
     outer: Tripwire
 
-    def waiting(self, readers: Readers) -> Mapping[str, int]:
+    def waiting(self, readers: Readers) -> Mapping[str, Backlog]:
         return self.outer.trip.pass_on("waiting", lambda: self.outer.inner.sites.waiting(readers))
 
-    def heartbeats(self, workers: Sequence[WorkerAddress]) -> list[bytes | None]:
-        return self.outer.trip.pass_on("heartbeats", lambda: self.outer.inner.sites.heartbeats(workers))
+    def heartbeat_sizes(self, workers: Sequence[WorkerAddress]) -> list[int]:
+        return self.outer.trip.pass_on("heartbeat_sizes", lambda: self.outer.inner.sites.heartbeat_sizes(workers))
+
+    def heartbeats(
+        self, workers: Sequence[WorkerAddress], most: Mapping[WorkerAddress, int] | None = None
+    ) -> list[bytes | None]:
+        return self.outer.trip.pass_on("heartbeats", lambda: self.outer.inner.sites.heartbeats(workers, most))
 
     def cut_inbox(self, site: str, keep: int) -> int:
         return self.outer.trip.pass_on("cut_inbox", lambda: self.outer.inner.sites.cut_inbox(site, keep))

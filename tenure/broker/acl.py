@@ -35,9 +35,9 @@ _STAGE_CONTENT: Final = ("exists", "pexpire", "set", "setrange", "strlen")
 
 _COORDINATOR_ANYWHERE: Final = ("discard", "exec", "info", "multi", "ping", "scan")
 _COORDINATOR: Final = (
-    *("del", "exists", "expire", "get", "getrange", "mget", "mset", "pexpire", "pttl", "rename", "set", "setrange"),
-    *("strlen", "unlink", "xack", "xadd", "xdel", "xgroup|create", "xinfo|groups", "xinfo|stream", "xlen", "xpending"),
-    *("xrange", "xread", "xreadgroup", "xtrim"),
+    *("del", "exists", "expire", "get", "getrange", "memory|usage", "mget", "mset", "pexpire", "pttl", "rename", "set"),
+    *("setrange", "strlen", "unlink", "xack", "xadd", "xdel", "xgroup|create", "xinfo|groups", "xinfo|stream", "xlen"),
+    *("xpending", "xrange", "xread", "xreadgroup", "xtrim"),
 )
 _PROVISIONER: Final = (
     *("acl|deluser", "acl|dryrun", "acl|getuser", "acl|save", "acl|setuser", "acl|users", "acl|whoami"),

@@ -78,12 +78,23 @@ class Delivery:
 
     `site` is set for what came by a site's inbox, `person` for a request, and neither for orders and answers. Both are
     what the stream's name says, never what the entry claims.
+    `size` is how many bytes were read of the entry, those of fields that mean nothing included.
     """
 
     entry_id: EntryId
     raw: bytes
     site: str = ""
     person: str = ""
+    size: int = 0
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What lies in an inbox, received or not: how many entries, and how many bytes of the broker's memory."""
+
+    entries: int = 0
+    size: int = 0
 
 
 @final
@@ -199,12 +210,18 @@ class LogChunk:
 class SiteKeys(Protocol):
     """What the coordinator may do with all that sites have at the broker, whatever they have written there."""
 
-    def waiting(self, readers: Readers) -> Mapping[str, int]:
-        """How many entries lie in each site's inbox, by site, received or not."""
+    def waiting(self, readers: Readers) -> Mapping[str, Backlog]:
+        """What lies in each site's inbox, by site; nothing of it is read."""
         ...
 
-    def heartbeats(self, workers: Sequence[WorkerAddress]) -> list[bytes | None]:
-        """The heartbeat of each worker; None when there is none."""
+    def heartbeat_sizes(self, workers: Sequence[WorkerAddress]) -> list[int]:
+        """How many bytes the heartbeat of each worker has; 0 when there is none."""
+        ...
+
+    def heartbeats(
+        self, workers: Sequence[WorkerAddress], most: Mapping[WorkerAddress, int] | None = None
+    ) -> list[bytes | None]:
+        """The heartbeat of each worker, of those in `most` no more than so many bytes; None when there is none."""
         ...
 
     def cut_inbox(self, site: str, keep: int) -> int:

@@ -142,7 +142,8 @@ class MemoryCoordinator:
     def _read(self, readers: Readers, limit: int, read: _Read) -> list[Delivery]:
         origins = self._origins(readers)
         found = read(self.store, list(origins), CONSUMER, limit)
-        return [Delivery(at, cast("bytes", entry), *origins[key]) for key, at, entry in found]
+        raws = ((key, at, cast("bytes", entry)) for key, at, entry in found)
+        return [Delivery(at, raw, *origins[key], len(raw)) for key, at, raw in raws]
 
     def _publish(self, publication: Publication) -> PublishOutcome:
         key = self.keys.assignments(publication.stream)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, cast, final
+
+from tenure.broker.base import Backlog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -11,6 +13,9 @@ if TYPE_CHECKING:
     from tenure.broker.base import Readers, WorkerAddress
     from tenure.broker.keys import Keys
     from tenure.broker.memory_store import MemoryStore, MemoryStream
+
+
+_ENTRY_COST: Final = 16
 
 
 @final
@@ -21,14 +26,21 @@ class MemorySites:
     store: MemoryStore
     keys: Keys
 
-    def waiting(self, readers: Readers) -> Mapping[str, int]:
+    def waiting(self, readers: Readers) -> Mapping[str, Backlog]:
         """See `SiteKeys.waiting`."""
         inboxes = {site: self.store.stream(self.keys.inbox(site)) for site in readers.sites}
-        return {site: len(inbox.entries) if inbox else 0 for site, inbox in inboxes.items()}
+        return {site: _backlog(inbox) if inbox else Backlog() for site, inbox in inboxes.items()}
 
-    def heartbeats(self, workers: Sequence[WorkerAddress]) -> list[bytes | None]:
+    def heartbeat_sizes(self, workers: Sequence[WorkerAddress]) -> list[int]:
+        """See `SiteKeys.heartbeat_sizes`."""
+        return [len(raw or b"") for raw in self.heartbeats(workers)]
+
+    def heartbeats(
+        self, workers: Sequence[WorkerAddress], most: Mapping[WorkerAddress, int] | None = None
+    ) -> list[bytes | None]:
         """See `SiteKeys.heartbeats`."""
-        return [self.store.get(self.keys.heartbeat(each)) for each in workers]
+        raws = [self.store.get(self.keys.heartbeat(each)) or b"" for each in workers]
+        return [raw[: (most or {}).get(each)] or None for each, raw in zip(workers, raws, strict=True)]
 
     def cut_inbox(self, site: str, keep: int) -> int:
         """See `SiteKeys.cut_inbox`."""
@@ -40,6 +52,11 @@ class MemorySites:
         """See `SiteKeys.forget_site`."""
         for key in self.keys.of_site(site, workers, capabilities):
             self.store.remove(key)
+
+
+def _backlog(inbox: MemoryStream) -> Backlog:
+    size = sum(len(cast("bytes", entry)) + _ENTRY_COST for entry in inbox.entries.values())
+    return Backlog(len(inbox.entries), size)
 
 
 def cut(stream: MemoryStream, keep: int) -> int:

@@ -18,10 +18,13 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast, final
 
 import redis
 from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as DriverConnectionError
 from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import TimeoutError as DriverTimeoutError
 from redis.retry import Retry
 
 from tenure.broker.redis_errors import translate, translated
+from tenure.broker.redis_replies import BoundedReplies
 from tenure.broker.url import BrokerUrl
 from tenure.errors import BrokerUnreachable
 
@@ -71,6 +74,13 @@ class RedisConnection:
         reply = self.call_all((command,), block_ms=block_ms)[0]
         return self.checked(reply)
 
+    def call_bounded(self, *command: str | bytes | int, room: int, block_ms: int = 0) -> Reply:
+        """As `call`, for reading what others have written: of each list in the reply at most `room` bytes are kept.
+
+        Raises `BrokerError`, whose cause is a `ReplyTooLarge` when the reply was beyond all measure.
+        """
+        return self.checked(self._use(lambda: [self._exchange_bounded(command, room, block_ms)])[0])
+
     def call_all(self, commands: Sequence[Command], *, block_ms: int = 0) -> list[Answer]:
         """Send all commands at once; one reply each, in order, with the server's refusals among them.
 
@@ -78,15 +88,7 @@ class RedisConnection:
             BrokerUnreachable: the connection was lost; any prefix of the commands may have been carried out.
             BrokerRefused: the broker let nobody in; nothing was carried out.
         """
-        with self._in_use:
-            try:
-                self._check_open()
-                with translated(self.address):
-                    self._look_again()
-                    return self._exchange(commands, block_ms)
-            finally:
-                if self._closed:
-                    self._driver.disconnect()
+        return self._use(lambda: self._exchange(commands, block_ms))
 
     def checked(self, answer: Answer) -> Reply:
         """The answer, unless it is a refusal. Raises `BrokerError`."""
@@ -118,6 +120,17 @@ class RedisConnection:
         """Where the broker is, fit for messages."""
         return self._url.address
 
+    def _use(self, exchange: Callable[[], list[Answer]]) -> list[Answer]:
+        with self._in_use:
+            try:
+                self._check_open()
+                with translated(self.address):
+                    self._look_again()
+                    return exchange()
+            finally:
+                if self._closed:
+                    self._driver.disconnect()
+
     def _look_again(self) -> None:
         """Before a connection is made: whoever holds a credential may have been given another one."""
         if self._driver.is_connected:
@@ -128,12 +141,37 @@ class RedisConnection:
             self._url = latest
 
     def _exchange(self, commands: Sequence[Command], block_ms: int) -> list[Answer]:
-        driver = self._driver
-        driver.send_packed_command(driver.pack_commands(commands), check_health=False)
+        self._send(commands)
+        timeout = self._patience_s(block_ms)
+        return [self._read(timeout) for _ in commands]
+
+    def _send(self, commands: Sequence[Command]) -> None:
+        self._driver.send_packed_command(self._driver.pack_commands(commands), check_health=False)
         # After sending, because sending connects: whoever closes from now on finds the socket.
         self._check_open()
-        timeout = (self._timeout_ms if not block_ms else block_ms + BLOCK_SLACK_MS) / 1000
-        return [self._read(timeout) for _ in commands]
+
+    def _patience_s(self, block_ms: int) -> float:
+        return (self._timeout_ms if not block_ms else block_ms + BLOCK_SLACK_MS) / 1000
+
+    def _exchange_bounded(self, command: Command, room: int, block_ms: int) -> Answer:
+        """Past the driver, which has read every reply before to its end, and would keep this one whole."""
+        self._send((command,))
+        wire = _socket(self._driver)
+        if wire is None:
+            raise DriverConnectionError("the connection has just ended")
+        try:
+            wire.settimeout(self._patience_s(block_ms))
+            answer = BoundedReplies(wire.recv, room).read()
+            wire.settimeout(self._timeout_ms / 1000)
+        except BaseException as error:
+            # What is left of the reply would be taken for the next one.
+            self._driver.disconnect()
+            if self._closed:
+                raise self._ended() from None
+            if isinstance(error, TimeoutError):
+                raise DriverTimeoutError("no answer in time") from error
+            raise
+        return answer
 
     def _read(self, timeout: float) -> Answer:
         try:
@@ -154,10 +192,15 @@ class RedisConnection:
 
 
 def _shut_down(driver: _Driver) -> None:
-    found: object = getattr(driver, "_sock", None)  # the driver has no public way to wake its reader
-    if isinstance(found, socket.socket):
+    found = _socket(driver)
+    if found is not None:
         with suppress(OSError):
             found.shutdown(socket.SHUT_RDWR)
+
+
+def _socket(driver: _Driver) -> socket.socket | None:
+    found: object = getattr(driver, "_sock", None)  # the driver has no public way to wake its reader, or to read less
+    return found if isinstance(found, socket.socket) else None
 
 
 def _driver(url: BrokerUrl, timeout_ms: int) -> _Driver:

@@ -15,7 +15,10 @@ from tenure.broker.base import BrokerState, PendingEntry, WorkerAddress
 from tenure.broker.keys import GROUP, ContentKeys
 from tenure.broker.redis_entries import MESSAGE, deliveries, parse_id
 from tenure.broker.redis_errors import first_word
+from tenure.broker.redis_replies import ReplyTooLarge
 from tenure.broker.redis_sites import RedisSites
+from tenure.errors import BrokerUnreachable
+from tenure.protocol.message import MAX_ENTRY_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -41,6 +44,8 @@ _READ: Final = ("XREADGROUP", "GROUP", GROUP, CONSUMER)
 _CONTROL_LIFE_S: Final = 24 * 3_600
 _REPLY_LIFE_S: Final = 3_600
 _PENDING_PAGE: Final = 1_000
+_ROOM_BYTES: Final = MAX_ENTRY_BYTES + 1_024
+"""Of each entry no more is kept: its message with its frame, and a little of what is over, so that it is refused."""
 
 
 @final
@@ -144,8 +149,19 @@ class RedisCoordinator:
 
     def _read(self, readers: Readers, options: tuple[str | int, ...], after: str, block_ms: int) -> list[Delivery]:
         origins = {key.encode(): origin for key, origin in self._origins(readers).items()}
+        if not origins:
+            return []
         command: Command = (*_READ, *options, "STREAMS", *origins, *[after] * len(origins))
-        found, gone = deliveries(self.connection.call(*command, block_ms=block_ms), origins)
+        try:
+            reply = self.connection.call_bounded(*command, room=_ROOM_BYTES, block_ms=block_ms)
+        except BrokerUnreachable as error:
+            if not isinstance(error.__cause__, ReplyTooLarge) or len(origins) > 1:
+                raise
+            # Nobody else has lost anything by that, and what cannot be read would be given again and again.
+            for site in readers.sites:
+                self.sites.cut_inbox(site, 0)
+            return []
+        found, gone = deliveries(reply, origins)
         if gone:
             self._remove((key.decode(), at.decode()) for key, at in gone)
         return found

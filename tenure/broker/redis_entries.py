@@ -58,7 +58,7 @@ def deliveries(
         if fields:
             raw = fields[1] if fields[0] == MESSAGE else b""
             site, person = origins.get(key, ("", ""))
-            found.append(Delivery(parse_id(raw_id), raw, site, person))
+            found.append(Delivery(parse_id(raw_id), raw, site, person, sum(map(len, fields))))
         else:
             gone.append((key, raw_id))
     return found, gone

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from tenure.broker.base import EntryId
     from tenure.broker.redis_connection import Command, RedisConnection
 
-_CHUNKS_AT_ONCE: Final = 200
+_CHUNKS_AT_ONCE: Final = 64
+_ROOM_BYTES: Final = 256 * 1024
+"""More than any worker of ours puts into one chunk; who may add to a log may add chunks of any size."""
+
 _LIFE_S: Final = 7 * 24 * 3_600
 
 
@@ -37,9 +40,8 @@ def read(connection: RedisConnection, key: str, after: EntryId, block_ms: int) -
     """Chunks later than `after`; what no worker of ours has written is left out. Raises `BrokerError`."""
     wait = ("BLOCK", block_ms) if block_ms else ()
     while True:
-        reply = connection.call(
-            *("XREAD", "COUNT", _CHUNKS_AT_ONCE, *wait, "STREAMS", key, str(after)), block_ms=block_ms
-        )
+        command = ("XREAD", "COUNT", _CHUNKS_AT_ONCE, *wait, "STREAMS", key, str(after))
+        reply = connection.call_bounded(*command, room=_ROOM_BYTES, block_ms=block_ms)
         given = [(parse_id(raw_id), _chunk(fields or [])) for _, raw_id, fields in entries(reply)]
         found = [(at, chunk) for at, chunk in given if chunk is not None]
         if found or not given:

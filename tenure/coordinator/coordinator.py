@@ -12,7 +12,6 @@ import sqlite3
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
-from tenure.broker.base import WorkerAddress
 from tenure.broker.incarnation import Incarnation, compare, require_safe
 from tenure.broker.keys import DEFAULT_SITE
 from tenure.coordinator import (
@@ -33,6 +32,7 @@ from tenure.coordinator.curator import Curator
 from tenure.coordinator.intake import Intake
 from tenure.coordinator.journal import COORDINATOR, Step, person_actor, site_actor
 from tenure.coordinator.limits import InboxLimits
+from tenure.coordinator.listening import Listener
 from tenure.coordinator.quotas import Quotas
 from tenure.coordinator.turn import Memory, Outgoing, Turn
 from tenure.coordinator.wire import Wire
@@ -103,6 +103,7 @@ class Coordinator:
         self._curator = Curator(porter, options.artifacts)
         self._limits = InboxLimits(options.site_limits, free=(DEFAULT_SITE,))
         self._quotas = Quotas(options.site_quotas, free=(DEFAULT_SITE,))
+        self._listener = Listener(broker, self._limits)
         self._intake = Intake(broker, self._limits, clock, options.batch_limit)
         self._began_ms = clock.now_ms()
         self._wall_ahead_ms = clock.now_ms() - clock.elapsed_ms()
@@ -257,10 +258,10 @@ class Coordinator:
         if elapsed_ms - self._ensured_ms >= _ENSURE_EVERY_MS:
             self._ensured_ms = elapsed_ms
             self._check_streams()
-        raws = self._broker.sites.heartbeats([WorkerAddress(worker.site, worker.worker_id) for worker in workers])
+        news = self._listener.listen(workers, self._memory.leases, elapsed_ms)
         self._looked_ms = elapsed_ms
         self._try_to_write(elapsed_ms)
-        return heartbeats.read(workers, raws)
+        return news
 
     def _try_to_write(self, elapsed_ms: int) -> None:
         """Before anyone can be given up for silence, see whether the broker would have taken a heartbeat.

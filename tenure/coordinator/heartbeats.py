@@ -10,37 +10,20 @@ All of this is memory; the store is written only when something changes state.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tenure.coordinator import acceptance, directives, leases, registry
-from tenure.errors import UsageError
 from tenure.protocol.control_messages import Drain, Registered, SayHello, Stop, StopReason
-from tenure.protocol.message import decode
 from tenure.protocol.states import LeaseState, WorkerState
-from tenure.protocol.worker_messages import HEARTBEAT, Heartbeat
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tenure.coordinator.fleet import WorkerView
     from tenure.coordinator.live import LiveLease
     from tenure.coordinator.turn import Turn
-    from tenure.protocol.worker_messages import Held
+    from tenure.protocol.worker_messages import Heartbeat, Held
 
-
-def read(workers: Sequence[WorkerView], raws: Sequence[bytes | None]) -> list[tuple[WorkerView, Heartbeat]]:
-    """The heartbeats that are news: readable, and of another generation or with a new sequence number."""
-    news: list[tuple[WorkerView, Heartbeat]] = []
-    for worker, raw in zip(workers, raws, strict=True):
-        if raw is None:
-            continue
-        try:
-            beat = decode(HEARTBEAT, raw)
-        except UsageError:
-            continue  # a worker that writes rubbish is a silent worker
-        if beat.generation != worker.generation or beat.sequence > worker.beat:
-            news.append((worker, beat))
-    return news
+_MOST_STOPS: Final = 1_000
+"""So many orders to stop something one heartbeat brings about; what is still listed in the next one is stopped then."""
 
 
 def apply(turn: Turn, worker: WorkerView, beat: Heartbeat) -> None:
@@ -62,9 +45,12 @@ def apply(turn: Turn, worker: WorkerView, beat: Heartbeat) -> None:
     elif worker.state is WorkerState.DRAINING and beat.window > 0:
         turn.out.order(worker.address, Drain())  # the order was lost: it still wants work
     listed: set[tuple[str, int]] = set()
+    stops = 0
     for held in beat.held:
         listed.add((held.task_id, held.fence))
-        _renew(turn, worker, held)
+        if _renew(turn, worker, held) and stops < _MOST_STOPS:
+            stops += 1
+            _stop(turn, worker, held)
     _find_missing(turn, worker, beat, listed)
 
 
@@ -83,7 +69,8 @@ def echo(epoch: int, worker: WorkerView) -> str:
     return f"{epoch}:{worker.generation}:{worker.beat}"
 
 
-def _renew(turn: Turn, worker: WorkerView, held: Held) -> None:
+def _renew(turn: Turn, worker: WorkerView, held: Held) -> bool:
+    """Renew what the worker may hold; whether it has to stop it."""
     lease = turn.leases.get(held.task_id)
     mine = lease is not None and lease.fence == held.fence and _may_hold(turn, lease, worker, held)
     if lease is not None and mine and not lease.unproved:
@@ -92,9 +79,14 @@ def _renew(turn: Turn, worker: WorkerView, held: Held) -> None:
             lease.launched = lease.launched or held.state == "launched"
         if lease.state is LeaseState.OFFERED or held.state != "launched":
             lease.renewed_ms = turn.elapsed_ms
-    if held.state in {"claimed", "launched", "running"} and (lease is None or not mine or lease.stopping):
-        reason = StopReason.CANCELLED if lease is not None and mine else StopReason.SUPERSEDED
-        turn.out.order(worker.address, Stop(task_id=held.task_id, fence=held.fence, reason=reason))
+    return held.state in {"claimed", "launched", "running"} and (lease is None or not mine or lease.stopping)
+
+
+def _stop(turn: Turn, worker: WorkerView, held: Held) -> None:
+    lease = turn.leases.get(held.task_id)
+    mine = lease is not None and lease.fence == held.fence and _may_hold(turn, lease, worker, held)
+    reason = StopReason.CANCELLED if mine else StopReason.SUPERSEDED
+    turn.out.order(worker.address, Stop(task_id=held.task_id, fence=held.fence, reason=reason))
 
 
 def _may_hold(turn: Turn, lease: LiveLease, worker: WorkerView, held: Held) -> bool:
@@ -103,7 +95,7 @@ def _may_hold(turn: Turn, lease: LiveLease, worker: WorkerView, held: Held) -> b
         return lease.parent == worker.worker_id
     if lease.state is LeaseState.ACTIVE:
         return lease.worker_id == worker.worker_id
-    return acceptance.is_for(turn, lease, worker) and lease.capability in worker.capabilities
+    return acceptance.may_take(turn, lease, worker)
 
 
 def _find_missing(turn: Turn, worker: WorkerView, beat: Heartbeat, listed: set[tuple[str, int]]) -> None:

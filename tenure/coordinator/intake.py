@@ -1,8 +1,9 @@
 """What a turn takes in: requests at once, and of each site no more than its share (`limits`).
 
 A site may write to its inbox whatever it likes: more than anybody can read, and ids after which the stream takes no
-other. Inboxes that pile up are cut, and an inbox that was spoiled is made anew. Nothing is lost by that: whoever is
-owed an answer repeats what it said.
+other. Inboxes are weighed before they are read: those that pile up are cut, of those that weigh much little is read at
+once, and an inbox that was spoiled is made anew. Nothing is lost by that: whoever is owed an answer repeats what it
+said.
 """
 
 from __future__ import annotations
@@ -24,13 +25,17 @@ LOG: Final = logging.getLogger("tenure.coordinator")
 _APART: Final = 16
 """How many entries are read at once of an inbox that has more than that."""
 
+_HEAVY_BYTES: Final = 1024 * 1024
+_HEAVY_APART: Final = 4
+"""How many entries are read at once of an inbox that weighs more than that."""
+
 _SPOILED: Final = 2**63
 """A broker's own ids are milliseconds; one this high was chosen so that hardly any, or none, is left behind it."""
 
 
 @final
 class Portion:
-    """What one turn takes, by iterating over it once; what `InboxLimits.charge` says meanwhile counts at once.
+    """What one turn takes, by iterating over it once; what `InboxLimits` is told meanwhile counts at once.
 
     Attributes:
         taken: what was iterated over so far; this much is to be settled after the commit.
@@ -71,38 +76,44 @@ class Intake:
         self._clock = clock
         self._batch_limit = batch_limit
         self._spoiled: set[str] = set()
+        self._heavy: set[str] = set()
+        self._remarks: list[tuple[str, str]] = []
 
     def receive(self, readers: Readers, block_ms: int) -> Portion:
         """Read what has come, waiting up to `block_ms`, or until a site that is held back may go on."""
         now_ms = self._clock.elapsed_ms()
-        together, apart = self._limits.readable(readers.sites, now_ms)
+        together, lagging = self._limits.readable(readers.sites, now_ms)
+        self._weigh(readers)
         wait_ms = self._limits.wait_ms(now_ms)
         found = self._broker.receive(
-            readers=Readers(together, readers.people),
+            readers=Readers(self._light(together), readers.people),
             limit=self._batch_limit,
             block_ms=block_ms if wait_ms is None else min(block_ms, wait_ms),
         )
         at_once = self._take_over(found, self._batch_limit)
-        if apart:
-            found = self._broker.receive(readers=Readers(apart, ()), limit=_APART, block_ms=0)
-            self._take_over(found, _APART)
-            self._limits.quiet(apart)
+        portions = [((site,), _HEAVY_APART) for site in (*together, *lagging) if site in self._heavy]
+        if light := self._light(lagging):
+            portions.append((light, _APART))
+        for sites, limit in portions:
+            found = self._broker.receive(readers=Readers(sites), limit=limit, block_ms=0)
+            self._take_over(found, limit)
+        self._limits.quiet(lagging)
         return Portion(at_once, self._limits, self._clock.elapsed_ms())
 
     def unsettled(self, readers: Readers) -> Portion:
         """What was received before and never settled, what waited for its turn here included; all of it at once."""
         self._limits.forget()
-        found = self._broker.unsettled(readers=readers, limit=self._batch_limit)
+        self._limits.readable(readers.sites, self._clock.elapsed_ms())
+        self._weigh(readers)
+        light = Readers(self._light(readers.sites), readers.people)
+        found = self._broker.unsettled(readers=light, limit=self._batch_limit)
+        for site in (each for each in readers.sites if each in self._heavy):
+            found += self._broker.unsettled(readers=Readers((site,)), limit=_HEAVY_APART)
         return Portion(found, self._limits, self._clock.elapsed_ms())
 
     def tend(self, readers: Readers) -> list[tuple[str, str]]:
-        """Cut the inboxes that pile up, and make those anew that were spoiled; sites and what people should know."""
-        remarks: list[tuple[str, str]] = []
-        for site, keep in self._limits.floods(self._broker.sites.waiting(readers)).items():
-            cut = self._broker.sites.cut_inbox(site, keep)
-            LOG.warning("%d entries were cut off the inbox of %s unread", cut, site)
-            if cut and self._limits.was_cut(site, cut):
-                remarks.append((site, f"The inbox of {site} had piled up: {cut} entries were cut off unread."))
+        """Make those inboxes anew that were spoiled; sites, and what people should know of their inboxes."""
+        remarks, self._remarks = self._remarks, []
         for site in self._spoiled.intersection(readers.sites):
             self._broker.sites.forget_site(site, (), ())
             remarks.append((site, f"The inbox of {site} was made anew: an entry had left no ids for others."))
@@ -110,6 +121,28 @@ class Intake:
             self._broker.ensure_streams(readers=readers)
             self._spoiled.clear()
         return remarks
+
+    def _weigh(self, readers: Readers) -> None:
+        """Cut the inboxes that pile up, unread, and note which ones weigh much."""
+        limited = Readers(tuple(site for site in readers.sites if site not in self._limits.free))
+        if not limited.sites:
+            return
+        backlogs = self._broker.sites.waiting(limited)
+        for site, keep in self._limits.floods(backlogs).items():
+            self._cut(site, keep)
+            left = self._broker.sites.waiting(Readers((site,)))
+            if self._limits.floods(left):  # its entries are not alike, and what was left is the heaviest of it
+                self._cut(site, 0)
+        self._heavy = {site for site, backlog in backlogs.items() if backlog.size > _HEAVY_BYTES}
+
+    def _cut(self, site: str, keep: int) -> None:
+        cut = self._broker.sites.cut_inbox(site, keep)
+        LOG.warning("%d entries were cut off the inbox of %s unread", cut, site)
+        if cut and self._limits.was_cut(site, cut):
+            self._remarks.append((site, f"The inbox of {site} had piled up: {cut} entries were cut off unread."))
+
+    def _light(self, sites: Sequence[str]) -> tuple[str, ...]:
+        return tuple(site for site in sites if site not in self._heavy)
 
     def _take_over(self, found: Sequence[Delivery], asked: int) -> list[Delivery]:
         self._spoiled.update(each.site for each in found if each.site and each.entry_id.major >= _SPOILED)

@@ -151,9 +151,9 @@ def presume_bound(turn: Turn, lease: LiveLease) -> bool:
 def note_bound(turn: Turn, lease: LiveLease, worker_id: str, nonce: str, after_beat: int) -> None:
     """Keep in memory that a lease has been bound; the bind itself is a renewal."""
     worker = turn.fleet.get(worker_id)
-    turn.leases.bound(lease)
+    turn.leases.bound(lease, worker_id)
     turn.memory.sites.idle.discard(lease.site)
-    lease.worker_id, lease.nonce, lease.after_beat = worker_id, nonce, after_beat
+    lease.nonce, lease.after_beat = nonce, after_beat
     lease.generation = worker.generation if worker else 0
     lease.parent = worker.executor_of if worker else ""
     lease.renewed_ms, lease.doubted_ms, lease.holder = turn.elapsed_ms, -1, ""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from tenure.broker.base import Delivery
+    from tenure.broker.base import Backlog, Delivery
 
 _BYTES_PER_UNIT: Final = 2_048
 _UNREADABLE_BYTES_PER_UNIT: Final = 16
@@ -40,7 +40,7 @@ class SiteLimits:
     most_waiting: int = 5_000
     """Entries in an inbox beyond which it is cut."""
     most_waiting_bytes: int = 64 * 1024 * 1024
-    """Bytes in an inbox, judged by those entries that were read last, beyond which it is cut."""
+    """Bytes of the broker's memory that an inbox takes up, beyond which it is cut."""
     kept_waiting: int = 500
     """How many entries are left when an inbox is cut."""
 
@@ -56,7 +56,6 @@ class _Allowance:
     held: deque[Delivery] = field(default_factory=deque["Delivery"])
     lagging: bool = False
     """Its last reading brought as much as was asked for: there is more."""
-    mean_bytes: int = 0
     waiting: int = 0
     cut: int = 0
     turns_held_back: int = 0
@@ -69,11 +68,14 @@ class InboxLimits:
     Args:
         rules: the limits.
         free: sites that have none.
+
+    Attributes:
+        free: sites that have no allowance.
     """
 
     def __init__(self, rules: SiteLimits, free: Collection[str]) -> None:
         self._rules = rules
-        self._free = frozenset(free)
+        self.free = frozenset(free)
         self._sites: dict[str, _Allowance] = {}
 
     def readable(self, sites: Sequence[str], now_ms: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -86,7 +88,7 @@ class InboxLimits:
         quick: list[str] = []
         apart: list[str] = []
         for site in sites:
-            if site in self._free:
+            if site in self.free:
                 quick.append(site)
                 continue
             allowance = self._of(site, now_ms)
@@ -110,18 +112,15 @@ class InboxLimits:
         """Take over what was read of sites that have limits, at most `asked` entries of each; answers the rest."""
         rest: list[Delivery] = []
         counts: dict[str, int] = {}
-        sizes: dict[str, int] = {}
         for delivery in received:
             site = delivery.site
-            if not site or site in self._free:
+            if not site or site in self.free:
                 rest.append(delivery)
                 continue
             self._of(site, now_ms).held.append(delivery)
             counts[site] = counts.get(site, 0) + 1
-            sizes[site] = sizes.get(site, 0) + len(delivery.raw)
         for site, count in counts.items():
             self._sites[site].lagging = count >= asked
-            self._sites[site].mean_bytes = sizes[site] // count
         return rest
 
     def quiet(self, sites: Sequence[str]) -> None:
@@ -131,17 +130,17 @@ class InboxLimits:
                 self._sites[site].lagging = False
 
     def ration(self, now_ms: int) -> Iterator[Delivery]:
-        """What is taken of those sites in this turn, one by one; what `charge` says in between counts at once."""
+        """What is taken of those sites in this turn, one by one; what is charged in between counts at once."""
         for site, allowance in self._sites.items():
             self._of(site, now_ms)
             allowance.spent = 0
             while allowance.held and allowance.credit > 0 and allowance.spent < self._rules.units_per_turn:
                 delivery = allowance.held.popleft()
-                self.charge(site, _cost(delivery.raw))
+                self._charge(site, _cost(delivery))
                 yield delivery
             allowance.turns_held_back += bool(allowance.held)
 
-    def charge(self, site: str, units: int) -> None:
+    def _charge(self, site: str, units: int) -> None:
         """Use up so much of a site's allowance; it may go into debt, which time pays."""
         allowance = self._sites.get(site)
         if allowance is not None:
@@ -150,19 +149,31 @@ class InboxLimits:
 
     def charge_unreadable(self, delivery: Delivery) -> None:
         """Charge for an entry that could not be read."""
-        self.charge(delivery.site, 1 + len(delivery.raw) // _UNREADABLE_BYTES_PER_UNIT)
+        self._charge(delivery.site, 1 + _size(delivery) // _UNREADABLE_BYTES_PER_UNIT)
 
-    def floods(self, waiting: Mapping[str, int]) -> dict[str, int]:
-        """Which inboxes are to be cut, and how many entries to leave in each."""
+    def afford(self, site: str, units: int, now_ms: int) -> bool:
+        """Use up so much of a site's allowance, if there is any of it left."""
+        allowed = self._of(site, now_ms).credit > 0
+        if allowed:
+            self._charge(site, units)
+        return allowed
+
+    def floods(self, waiting: Mapping[str, Backlog]) -> dict[str, int]:
+        """Which inboxes are to be cut, and how many entries to leave in each.
+
+        What is left of one that is too large is half of what it may hold if its entries are alike, which is not sure.
+        """
         found: dict[str, int] = {}
-        for site, count in waiting.items():
+        for site, backlog in waiting.items():
             allowance = self._sites.get(site)
             if allowance is None:
                 continue
-            allowance.waiting = count
-            most = min(self._rules.most_waiting, self._rules.most_waiting_bytes // max(allowance.mean_bytes, 1))
-            if count > max(most, len(allowance.held)):
-                found[site] = min(self._rules.kept_waiting, most)
+            allowance.waiting = backlog.entries
+            if backlog.entries > max(self._rules.most_waiting, len(allowance.held)):
+                found[site] = self._rules.kept_waiting
+            if backlog.size > self._rules.most_waiting_bytes:
+                fitting = backlog.entries * self._rules.most_waiting_bytes // (2 * backlog.size)
+                found[site] = min(self._rules.kept_waiting, fitting)
         return found
 
     def was_cut(self, site: str, count: int) -> bool:
@@ -197,5 +208,9 @@ class InboxLimits:
         return allowance
 
 
-def _cost(raw: bytes) -> int:
-    return 1 + raw.count(b"{") + len(raw) // _BYTES_PER_UNIT
+def _cost(delivery: Delivery) -> int:
+    return 1 + delivery.raw.count(b"{") + _size(delivery) // _BYTES_PER_UNIT
+
+
+def _size(delivery: Delivery) -> int:
+    return max(len(delivery.raw), delivery.size)

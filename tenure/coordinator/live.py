@@ -132,6 +132,7 @@ class LiveLeases:
 
     def __init__(self) -> None:
         self._by_task: dict[str, LiveLease] = {}
+        self._by_worker: dict[str, dict[str, LiveLease]] = {}
         self._offered: Counter[tuple[str, str]] = Counter()
         self.of_sites: Counter[str] = Counter()
         """How many there are of each site."""
@@ -151,20 +152,26 @@ class LiveLeases:
     def add(self, lease: LiveLease) -> None:
         """Take up a lease."""
         self._by_task[lease.task_id] = lease
+        self._note_worker(lease)
         self.of_sites[lease.site] += 1
         if lease.state is LeaseState.OFFERED and not lease.directed_to:
             self._offered[lease.site, lease.capability] += 1
 
-    def bound(self, lease: LiveLease) -> None:
-        """Note that an OFFERED lease has become ACTIVE."""
+    def bound(self, lease: LiveLease, worker_id: str) -> None:
+        """Note that an OFFERED lease has become ACTIVE, and whose it is."""
         if not lease.directed_to:
             self._offered[lease.site, lease.capability] -= 1
-        lease.state = LeaseState.ACTIVE
+        lease.state, lease.worker_id = LeaseState.ACTIVE, worker_id
+        self._note_worker(lease)
 
     def remove(self, lease: LiveLease) -> None:
         """Drop a lease that has ended."""
         if self._by_task.pop(lease.task_id, None) is None:
             return
+        theirs = self._by_worker.get(lease.worker_id, {})
+        theirs.pop(lease.task_id, None)
+        if not theirs:
+            self._by_worker.pop(lease.worker_id, None)
         self.of_sites[lease.site] -= 1
         if lease.state is LeaseState.OFFERED and not lease.directed_to:
             self._offered[lease.site, lease.capability] -= 1
@@ -175,7 +182,11 @@ class LiveLeases:
 
     def of_worker(self, worker_id: str) -> list[LiveLease]:
         """The leases bound to a worker."""
-        return [lease for lease in self._by_task.values() if lease.worker_id == worker_id]
+        return list(self._by_worker.get(worker_id, {}).values())
+
+    def _note_worker(self, lease: LiveLease) -> None:
+        if lease.worker_id:
+            self._by_worker.setdefault(lease.worker_id, {})[lease.task_id] = lease
 
     def taken_by_none_of(self, worker: WorkerView) -> None:
         """A worker has left with nothing in hand, so no offer in doubt that is younger than its agent is with it."""

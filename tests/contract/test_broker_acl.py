@@ -81,9 +81,9 @@ SUBMITTER: Mapping[str, set[str]] = {
     "persist": {CONTENT},
 }
 _COORDINATOR_COMMANDS = (
-    *("del", "exists", "expire", "get", "getrange", "mget", "mset", "pexpire", "pttl", "set", "setrange", "strlen"),
-    *("unlink", "xack", "xadd", "xdel", "xgroup|create", "xinfo|groups", "xinfo|stream", "xlen", "xpending"),
-    *("xrange", "xread", "xreadgroup", "xtrim"),
+    *("del", "exists", "expire", "get", "getrange", "memory|usage", "mget", "mset", "pexpire", "pttl", "set"),
+    *("setrange", "strlen", "unlink", "xack", "xadd", "xdel", "xgroup|create", "xinfo|groups", "xinfo|stream", "xlen"),
+    *("xpending", "xrange", "xread", "xreadgroup", "xtrim"),
 )
 COORDINATOR: Mapping[str, set[str]] = {command: set(NAMES) for command in _COORDINATOR_COMMANDS}
 
@@ -114,10 +114,11 @@ ARGUMENTS: Mapping[str, str] = {
     "expire": "EXPIRE {} 100",
     "get": "GET {}",
     "getrange": "GETRANGE {} 0 1",
+    "memory|usage": "MEMORY USAGE {} SAMPLES 0",
     "mget": "MGET {}",
     "mset": "MSET {} v",
-    "pexpire": "PEXPIRE {} 100000",
     "persist": "PERSIST {}",
+    "pexpire": "PEXPIRE {} 100000",
     "pttl": "PTTL {}",
     "set": "SET {} v PX 100000",
     "setrange": "SETRANGE {} 0 v",

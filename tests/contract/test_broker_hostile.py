@@ -1,22 +1,95 @@
 """What a site writes where it may, and in what amounts, does not reach further than it should."""
 
-from tenure.broker.base import EntryId, Readers, WorkerAddress
+import tracemalloc
+
+import pytest
+
+from tenure.broker.base import EntryId, LogKey, Readers
+from tenure.broker.keys import DEFAULT_PERSON, ContentKeys
+from tenure.errors import BrokerUnreachable, StreamMissing
 from tenure.protocol.message import MAX_ENTRY_BYTES
 from tests.contract.conftest import ServerBench
 
-LARGE = WorkerAddress("lab", "lab.large")
-SMALL = WorkerAddress("lab", "lab.small")
-PLAIN = WorkerAddress("default", "w1")
 LAB = Readers(sites=("lab",))
+BOTH = Readers(sites=("lab",), people=(DEFAULT_PERSON,))
+MEGABYTE = 1_000_000
 
 
-def test_of_a_heartbeat_no_more_is_read_than_one_may_have(server_bench: ServerBench) -> None:
-    beats = {LARGE: b"x" * (MAX_ENTRY_BYTES + 1_000), SMALL: b"small", PLAIN: b"plain"}
-    for address, beat in beats.items():
-        server_bench.connect().call("SET", server_bench.keys.heartbeat(address), beat)
-    absent = WorkerAddress("lab", "lab.absent")
-    found = server_bench.coordinator().sites.heartbeats([PLAIN, LARGE, absent, SMALL])
-    assert [len(beat) if beat is not None else None for beat in found] == [5, MAX_ENTRY_BYTES + 1, None, 5]
+def add(bench: ServerBench, *fields: str | bytes, count: int = 1) -> None:
+    connection = bench.connect()
+    for _ in range(count):
+        connection.call("XADD", bench.keys.inbox("lab"), "*", *fields)
+
+
+def test_of_entries_of_any_size_no_more_is_kept_than_one_may_have(server_bench: ServerBench) -> None:
+    coordinator = server_bench.coordinator()
+    coordinator.ensure_streams(readers=LAB)
+    large = b"x" * (8 * MEGABYTE)
+    add(server_bench, "m", large, count=8)
+    add(server_bench, "other", large)
+    add(server_bench, "m", b"{}", "more", large, "y", large)
+    add(server_bench, large, b"{}")
+    add(server_bench, "m", b"last")
+
+    tracemalloc.start()
+    found = coordinator.receive(readers=LAB, limit=64, block_ms=0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert peak < 64 * 1024 * 1024 / 4
+    assert all(MAX_ENTRY_BYTES < len(each.raw) < MAX_ENTRY_BYTES + 2_000 for each in found[:8])
+    assert [each.raw for each in found[8:]] == [b"", b"{}", b"", b"last"]
+    assert all(each.size > MAX_ENTRY_BYTES for each in found[:11])
+    assert found[11].size == 5
+
+
+def test_an_entry_of_the_largest_size_is_received_whole(server_bench: ServerBench) -> None:
+    coordinator = server_bench.coordinator()
+    coordinator.ensure_streams(readers=LAB)
+    add(server_bench, "m", b"x" * MAX_ENTRY_BYTES)
+    (found,) = coordinator.receive(readers=LAB, limit=9, block_ms=0)
+    assert found.raw == b"x" * MAX_ENTRY_BYTES
+
+
+def test_of_an_entry_of_very_many_fields_few_are_kept(server_bench: ServerBench) -> None:
+    coordinator = server_bench.coordinator()
+    coordinator.ensure_streams(readers=LAB)
+    add(server_bench, "m", b"{}", *["a"] * 100_000)
+    (found,) = coordinator.receive(readers=LAB, limit=9, block_ms=0)
+    assert found.raw == b"{}"
+    assert found.size < 20_000
+
+
+def test_an_inbox_that_is_beyond_all_measure_is_emptied_unread_when_it_is_read_alone(
+    server_bench: ServerBench,
+) -> None:
+    coordinator = server_bench.coordinator()
+    coordinator.ensure_streams(readers=BOTH)
+    add(server_bench, *["a"] * 1_100_000)
+
+    with pytest.raises(BrokerUnreachable, match="far more than any entry may hold"):
+        coordinator.receive(readers=BOTH, limit=9, block_ms=0)
+    server_bench.worker().report([b"lost with it"])
+    assert coordinator.unsettled(readers=LAB, limit=9) == []
+
+    server_bench.worker().report([b"again"])
+    assert [each.raw for each in coordinator.receive(readers=BOTH, limit=9, block_ms=0)] == [b"again"]
+
+
+def test_a_missing_inbox_is_missed_as_before(server_bench: ServerBench) -> None:
+    with pytest.raises(StreamMissing):
+        server_bench.coordinator().receive(readers=LAB, limit=9, block_ms=0)
+
+
+def test_of_a_log_with_chunks_of_any_size_little_is_kept_of_each(server_bench: ServerBench) -> None:
+    log = LogKey("lab", "0" * 26, 1)
+    connection = server_bench.connect()
+    for number in range(3):
+        fields = ("s", 1, "p", number * MEGABYTE, "t", b"x" * MEGABYTE)
+        connection.call("XADD", ContentKeys(server_bench.keys.namespace).log(log), "*", *fields)
+    found = server_bench.client().printed(log, after=EntryId(0, 0), block_ms=0)
+    assert [chunk.position for _, chunk in found] == [0, MEGABYTE, 2 * MEGABYTE]
+    assert all(200_000 < len(chunk.text) < 300_000 for _, chunk in found)
 
 
 def test_an_inbox_without_ids_left_takes_reports_again_once_it_was_made_anew(server_bench: ServerBench) -> None:

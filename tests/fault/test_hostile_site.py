@@ -43,6 +43,8 @@ def test_every_trick_was_done(scene: Scene) -> None:
     for trick in ("flood", "garbage", "crowds", "forgeries", "others' names", "made-up workers", "heartbeats"):
         assert scene.done(trick) > 0, scene.told
     assert scene.done("inbox") > 0
+    assert scene.done("oversized") > 0
+    assert scene.done("long heartbeats") > 0
     assert scene.done("assignments") > 0
 
 

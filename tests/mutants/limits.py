@@ -7,6 +7,7 @@ from typing import Final
 from tests.mutants.mutant import mutant
 
 _LIMITS: Final = "coordinator/limits.py"
+_LISTENING: Final = "coordinator/listening.py"
 _INTAKE: Final = "coordinator/intake.py"
 _QUOTAS: Final = "coordinator/quotas.py"
 
@@ -29,15 +30,50 @@ MUTANTS: Final = (
         "free_rubbish",
         "what cannot be read costs whoever sent it",
         _LIMITS,
-        "self.charge(delivery.site, 1 + len(delivery.raw) // _UNREADABLE_BYTES_PER_UNIT)",
-        "self.charge(delivery.site, 0)",
+        "self._charge(delivery.site, 1 + _size(delivery) // _UNREADABLE_BYTES_PER_UNIT)",
+        "self._charge(delivery.site, 0)",
     ),
     mutant(
         "endless_inbox",
         "an inbox that piles up is cut",
         _LIMITS,
-        "if count > max(most, len(allowance.held)):",
-        "if count < 0:",
+        "if backlog.entries > max(self._rules.most_waiting, len(allowance.held)):",
+        "if backlog.entries < 0:",
+    ),
+    mutant(
+        "weightless_inbox",
+        "an inbox that weighs too much is cut",
+        _LIMITS,
+        "if backlog.size > self._rules.most_waiting_bytes:",
+        "if backlog.size < 0:",
+    ),
+    mutant(
+        "bytes_beside_the_message",
+        "bytes that mean nothing cost what others cost",
+        _LIMITS,
+        "return max(len(delivery.raw), delivery.size)",
+        "return len(delivery.raw)",
+    ),
+    mutant(
+        "free_heartbeats",
+        "heartbeats that list more than their site's leases use up its allowance",
+        _LISTENING,
+        "if size <= left or self._limits.afford(worker.site, size // _BYTES_PER_UNIT, now_ms):",
+        "if size >= 0:",
+    ),
+    mutant(
+        "whole_replies",
+        "of an entry no more is kept than one may have",
+        "broker/redis_replies.py",
+        "kept = min(size, room)",
+        "kept = size",
+    ),
+    mutant(
+        "endless_log",
+        "of a log no more is kept than a worker can have left",
+        "broker/kept_log.py",
+        "        if left < 0:\n",
+        "        if left > MOST_BYTES:\n",
     ),
     mutant(
         "spoiled_inbox_left",

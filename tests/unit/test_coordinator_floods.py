@@ -65,7 +65,7 @@ def test_a_flood_is_worked_off_with_time_and_nothing_of_it_is_skipped(
         fleet.step()
     assert fleet.records.worker("wild.w1") == "DRAINING"
     assert shown(fleet, "wild")["inbox_held_back"] == 0
-    assert fleet.face.sites.waiting(Readers(sites=("wild",)))["wild"] == 0
+    assert fleet.face.sites.waiting(Readers(sites=("wild",)))["wild"].entries == 0
 
 
 def test_what_was_held_back_is_taken_by_the_next_coordinator(fleet: ScriptedFleet, wild: ScriptedWorker) -> None:

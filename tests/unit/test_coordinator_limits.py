@@ -2,7 +2,7 @@
 
 from itertools import count
 
-from tenure.broker.base import Delivery, EntryId
+from tenure.broker.base import Backlog, Delivery, EntryId
 from tenure.coordinator.limits import InboxLimits, SiteLimits
 
 NUMBERS = count(1)
@@ -127,17 +127,36 @@ def test_what_waits_is_dropped_when_it_is_about_to_come_again() -> None:
 def test_inboxes_beyond_all_measure_are_cut() -> None:
     of = limits()
     of.readable(("default", "lab", "desk"), 0)
-    assert of.floods({"default": 10_000, "lab": 51, "desk": 50}) == {"lab": 10}
+    waiting = {"default": Backlog(10_000, 10**9), "lab": Backlog(51, 100_000), "desk": Backlog(50, 100_000)}
+    assert of.floods(waiting) == {"lab": 10}
     assert of.was_cut("lab", 41)
     assert not of.was_cut("lab", 41)
     assert of.shown("lab") == {"inbox_waiting": 51, "inbox_held_back": 0, "inbox_turns_held_back": 0, "inbox_cut": 82}
 
 
-def test_inboxes_of_large_entries_are_cut_sooner() -> None:
+def test_inboxes_that_weigh_much_are_cut_sooner() -> None:
     of = limits()
-    of.arrived([entry("lab", bytes(20_000))], 64, 0)
-    assert of.floods({"lab": 5}) == {}
-    assert of.floods({"lab": 6}) == {"lab": 5}
+    of.readable(("lab",), 0)
+    assert of.floods({"lab": Backlog(5, 100_000)}) == {}
+    assert of.floods({"lab": Backlog(6, 120_000)}) == {"lab": 2}
+    assert of.floods({"lab": Backlog(1, 100_001)}) == {"lab": 0}
+
+
+def test_bytes_that_mean_nothing_cost_what_others_cost() -> None:
+    of = limits()
+    padded = Delivery(EntryId(1, next(NUMBERS)), b"{}", site="lab", size=2_048 * 110)
+    of.arrived([padded, entry("lab")], 64, 0)
+    assert len(taken(of)) == 1
+    of.charge_unreadable(padded)
+    assert (of.wait_ms(0) or 0) > 10_000
+
+
+def test_what_is_too_dear_is_not_afforded_until_the_debt_is_paid() -> None:
+    of = limits()
+    assert of.afford("lab", 1_000, 0)
+    assert not of.afford("lab", 1, 0)
+    assert of.afford("desk", 1, 0)
+    assert of.afford("lab", 1, 501)
 
 
 def test_a_site_that_was_never_heard_has_nothing_to_show() -> None:
