@@ -123,7 +123,7 @@ def test_the_batch_script_passes_the_end_on_and_waits_for_the_worker(tmp_path: P
 def worker_health(state: Path) -> int:
     """What the check of a worker's container says; it gets no address of a broker, so it can ask nobody."""
     variables = {"PATH": os.defpath, "TENURE_DATA_DIR": str(state)}
-    check = ["sh", DEPLOY / "container" / "check-part", "worker"]
+    check = ["sh", str(DEPLOY / "container" / "check-part"), "worker"]
     return subprocess.run(check, env=variables, check=False, capture_output=True).returncode
 
 
@@ -161,7 +161,7 @@ def composed(**variables: str) -> dict[str, Any]:
     program = shutil.which("docker-compose")
     if program is None:
         pytest.skip("docker-compose is not installed")
-    command = [program, "-f", ROOT / "docker-compose.yml", "--profile", "cli", "config"]
+    command = [program, "-f", str(ROOT / "docker-compose.yml"), "--profile", "cli", "config"]
     variables = {"PATH": os.defpath, **variables}
     (found,) = read_yaml(subprocess.run(command, env=variables, check=True, capture_output=True, text=True).stdout)
     return found
