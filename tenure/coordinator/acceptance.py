@@ -57,6 +57,7 @@ def settle(turn: Turn, worker: WorkerView, report: Finished, *, verified: Bundle
         _refuse(turn, worker, report)
         return
     lease.printed = report.printed
+    turn.memory.sites.idle.discard(lease.site)
     leases.forget(turn, lease)
     _conclude(turn, lease, worker, report, verified)
     judge(turn, worker, binding, Verdict.ACCEPTED)
@@ -155,6 +156,12 @@ def is_for(turn: Turn, lease: LiveLease, worker: WorkerView) -> bool:
     return turn.fleet.parent(worker) is not None and lease.directed_to in {"", worker.executor_of}
 
 
+def may_take(turn: Turn, lease: LiveLease, worker: WorkerView) -> bool:
+    """Whether this offer is for this worker, which offers such work, or did when it was made and may have begun."""
+    kept = (lease.task_id, lease.fence) in turn.memory.sites.kept
+    return is_for(turn, lease, worker) and (kept or lease.capability in worker.capabilities)
+
+
 def may_bind(turn: Turn, lease: LiveLease, worker: WorkerView, binding: Binding) -> bool:
     """Whether this offer is open to this worker under this binding."""
     return (
@@ -162,8 +169,7 @@ def may_bind(turn: Turn, lease: LiveLease, worker: WorkerView, binding: Binding)
         and lease.fence == binding.fence
         and lease.digest == binding.digest
         and lease.attempt == binding.attempt
-        and is_for(turn, lease, worker)
-        and lease.capability in worker.capabilities
+        and may_take(turn, lease, worker)
     )
 
 
@@ -323,7 +329,7 @@ def quarantine(turn: Turn, site: str, worker_id: str, report: Finished, reason: 
     outputs = report.outputs if report.outcome.failure is None else None
     told = report.model_dump_json()
     if not turn.memory.quotas.may_keep(site, len(told), turn.elapsed_ms):
-        if turn.memory.is_first_refusal(site, "evidence"):
+        if turn.memory.quotas.is_first(site, "evidence"):
             text = f"Site {site} has used up its quota of rejected results: more are refused and not kept."
             turn.record("refused", text, worker_id=worker_id, step=Step(reason="evidence"))
         return

@@ -47,6 +47,7 @@ def after_loss(turn: Turn, lease: LiveLease, loss: Loss) -> None:
     if state == TaskState.CANCELLING:
         cancelled(turn, lease.task_id, watcher, f"its lease is over ({loss.detail})")
         return
+    _note_undone(turn, lease)
     turn.store.run("task_state", (TaskState.LOST, None, lease.task_id, TaskState.RUNNING))
     retry = open_envelope(raw).retry
     allowed = lost_count < retry.lost
@@ -95,7 +96,7 @@ def decide(turn: Turn, wanted: str, *, approve: bool, by: str, note: str) -> str
         _approve(turn, directive_id, by, note)
         _requeue_lost(turn, task_id, next_attempt, may_run=reason == Cause.SITE_REVOKED)
     else:
-        deny(turn, directive_id, by, note)
+        _deny(turn, directive_id, by, note)
         _abandon(turn, task_id, directive_id, by)
     verb = "approved" if approve else "denied"
     step = Step(TaskState.LOST, TaskState.QUEUED if approve else TaskState.ABANDONED, reason=note)
@@ -104,8 +105,19 @@ def decide(turn: Turn, wanted: str, *, approve: bool, by: str, note: str) -> str
     return str(directive_id)
 
 
-def deny(turn: Turn, directive_id: str, by: str, note: str) -> None:
-    """PENDING to DENIED."""
+def deny(turn: Turn, task_id: str, by: str, note: str) -> None:
+    """PENDING to DENIED, if there is a question about the task: another decision has answered it."""
+    row = turn.store.row("pending_directive_of_task", (task_id,))
+    if row is None:
+        return
+    _deny(turn, row[0], by, note)
+    step = Step(DirectiveState.PENDING, DirectiveState.DENIED, reason=note)
+    turn.record(
+        "retry_denied", f"Directive {row[0]}: attempt {row[2]} is denied by {by} ({note}).", task_id=task_id, step=step
+    )
+
+
+def _deny(turn: Turn, directive_id: str, by: str, note: str) -> None:
     turn.store.run("decide_directive", (DirectiveState.DENIED, turn.now_ms, by, note, directive_id))
 
 
@@ -119,9 +131,16 @@ def give_back(turn: Turn, lease: LiveLease, *, cause: Cause = Cause.UNSTARTED, w
     if task[1] == TaskState.CANCELLING:
         cancelled(turn, lease.task_id, task[9], "it was given back before it started")
         return
+    _note_undone(turn, lease)
     not_before_ms = turn.now_ms + wait_ms if wait_ms else 0
     turn.store.run("task_given_back", (not_before_ms, lease.task_id))
     ready(turn, lease.capability, not_before_ms)
+
+
+def _note_undone(turn: Turn, lease: LiveLease) -> None:
+    """Its site comes last for a while, and pays for the records of it."""
+    turn.memory.sites.idle.add(lease.site, turn.elapsed_ms)
+    turn.memory.quotas.note_undone(lease.site, turn.elapsed_ms)
 
 
 def cancelled(turn: Turn, task_id: str, watcher: str, proof: str) -> None:

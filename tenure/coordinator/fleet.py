@@ -11,7 +11,7 @@ from tenure.protocol.durations import duration_text
 from tenure.protocol.states import WorkerState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from tenure.protocol.envelope import Requirements
 
@@ -119,14 +119,15 @@ def _lack(label: tuple[str, str]) -> str:
 @final
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """Which sites can be given nothing more, and which let what they were offered lie."""
+    """Which sites can be given nothing more and why, which come last, and how many live leases each has."""
 
-    full: frozenset[str] = frozenset()
+    closed: Mapping[str, str] = field(default_factory=dict[str, str])
     idle: frozenset[str] = frozenset()
+    holding: Mapping[str, int] = field(default_factory=dict[str, int])
 
-    def key(self, worker: WorkerView) -> tuple[bool, int]:
-        """Grows with how well a worker can be given something."""
-        return worker.site not in self.idle, worker.free()
+    def key(self, worker: WorkerView) -> tuple[bool, int, int]:
+        """Grows with how well a worker can be given something. How much room it has is only its own word."""
+        return worker.site not in self.idle, -self.holding.get(worker.site, 0), worker.free()
 
 
 @final
@@ -214,10 +215,10 @@ class Fleet:
     def choose(
         self, capability: str, needs: Requirements, timeout_ms: int | None = None, *, sites: Rank | None = None
     ) -> tuple[WorkerView | None, str]:
-        """The eligible worker with most room (ties: lowest id), or None and why no worker is eligible.
+        """The eligible worker with most room at the site that holds least (ties: lowest id), or None and why none is.
 
-        A worker that was registered by hand is eligible only where it is named, none is at a site that is full, and one
-        at an idle site is chosen last.
+        A worker that was registered by hand is eligible only where it is named, none is at a site that is closed, and
+        one at an idle site is chosen last.
         """
         sites = sites or Rank()
         reasons: list[str] = []
@@ -228,8 +229,8 @@ class Fleet:
             reason = worker.why_not(capability, needs, timeout_ms)
             if not reason and worker.by_hand and needs.worker is None:
                 reason = f"{worker.worker_id} was registered by hand and takes only what it is assigned"
-            elif not reason and worker.site in sites.full:
-                reason = f"site {worker.site} holds as many leases as it may"
+            elif not reason and worker.site in sites.closed:
+                reason = f"site {worker.site} {sites.closed[worker.site]}"
             if reason:
                 reasons.append(reason)
             elif best is None or sites.key(worker) > sites.key(best):

@@ -60,8 +60,7 @@ def answer(turn: Turn, query: Query) -> tuple[tuple[dict[str, Any], ...], tuple[
     elif query.what == "workers":
         rows = [row | {"seen_at_ms": _seen_at_ms(turn, row)} for row in rows]
     elif query.what == "sites":
-        inboxes = turn.memory.inboxes
-        rows = [row | health(turn, row["site"], row["state"]) | inboxes.shown(row["site"]) for row in rows]
+        rows = [row | health(turn, row["site"], row["state"]) | _limits(turn, row["site"]) for row in rows]
     elif query.what == "quarantine":
         rows = [_quarantined(turn, row) for row in rows]
     return fit(rows)
@@ -151,6 +150,11 @@ def health(turn: Turn, site: str, state: str) -> dict[str, Any]:
         word = "silent"
     seen_ms = max((turn.now_ms - (turn.elapsed_ms - worker.seen_ms) for worker in workers), default=None)
     return {"health": word, "workers": len(workers), "active_workers": active, "seen_at_ms": seen_ms}
+
+
+def _limits(turn: Turn, site: str) -> dict[str, Any]:
+    """How far a site has used up what it may make the coordinator do and keep."""
+    return turn.memory.inboxes.shown(site) | turn.memory.quotas.shown(site, turn.elapsed_ms)
 
 
 def _seen_at_ms(turn: Turn, row: dict[str, Any]) -> int:

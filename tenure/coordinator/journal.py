@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from tenure.coordinator.store.database import Database, Row
     from tenure.coordinator.turn import Turn
 
+_PERSON: Final = "person:"
+
 _PORTION: Final = 1_000
 """How many events of before there were seals one seal is made over."""
 
@@ -31,6 +33,11 @@ class Actor(NamedTuple):
 
     principal: str
     site: str | None = None
+
+    @property
+    def is_person(self) -> bool:
+        """Whether it is a person's word."""
+        return self.principal.startswith(_PERSON)
 
 
 COORDINATOR: Final = Actor("coordinator")
@@ -62,7 +69,7 @@ def site_actor(site: str) -> Actor:
 def person_actor(person: str, word: str = "") -> Actor:
     """The word of a person, known by the stream; `word` is what an unknown one says of itself."""
     name = f"{person}/{word}" if person == DEFAULT_PERSON and word else person
-    return Actor(f"person:{name}")
+    return Actor(f"{_PERSON}{name}")
 
 
 def seal(turn: Turn) -> None:

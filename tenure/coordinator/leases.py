@@ -152,11 +152,11 @@ def note_bound(turn: Turn, lease: LiveLease, worker_id: str, nonce: str, after_b
     """Keep in memory that a lease has been bound; the bind itself is a renewal."""
     worker = turn.fleet.get(worker_id)
     turn.leases.bound(lease, worker_id)
-    turn.memory.sites.idle.discard(lease.site)
     lease.nonce, lease.after_beat = nonce, after_beat
     lease.generation = worker.generation if worker else 0
     lease.parent = worker.executor_of if worker else ""
     lease.renewed_ms, lease.doubted_ms, lease.holder = turn.elapsed_ms, -1, ""
+    lease.bound_ms = turn.elapsed_ms
     for each in map(turn.fleet.get, lease.charged - {lease.directed_to}):
         if each is not None:
             each.bound += 1

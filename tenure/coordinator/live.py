@@ -87,6 +87,8 @@ class LiveLease:
     """The worker whose executor it is bound to; "" when it is bound to none."""
     generation: int = 0
     nonce: str = ""
+    bound_ms: int = 0
+    """When it was bound, by elapsed time; 0 when that was before this coordinator began."""
     after_beat: int = 0
     holder: str = ""
     """The worker whose heartbeat lists this offer although its claim has not been seen."""

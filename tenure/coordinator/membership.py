@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 from tenure.broker.base import Readers
 from tenure.broker.keys import DEFAULT_PERSON, DEFAULT_SITE
 
+from tenure.coordinator.dealing import Idle
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -43,8 +44,8 @@ class Sites:
     """The sites and people that take part, the sites that have just been revoked, and all names that are taken."""
 
     def __init__(self) -> None:
-        self.idle: set[str] = set()
-        """Sites that let an offer lie, and have taken none since."""
+        self.idle = Idle()
+        """Sites that are given something only where no other site could take it."""
         self._active: dict[str, Site] = {}
         self._people: set[str] = {DEFAULT_PERSON}
         self._names: set[str] = set()

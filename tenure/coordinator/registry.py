@@ -76,7 +76,17 @@ def _record_hello(turn: Turn, worker: WorkerView, before: WorkerView | None, ref
     more = f"; the site was not granted {', '.join(sorted(refused))}" if refused else ""
     text = f"Worker {worker.worker_id} of site {worker.site} said hello (generation {worker.generation})"
     step = Step(before.state if before is not None else "", worker.state)
-    turn.record("worker_hello", f"{text}, offers {offers}{more}.", worker_id=worker.worker_id, step=step)
+    _record(turn, worker, "worker_hello", f"{text}, offers {offers}{more}.", step)
+
+
+def _record(turn: Turn, worker: WorkerView, kind: str, text: str, step: Step) -> None:
+    """Record what a worker has become, unless that is its own doing and its site has used up its records."""
+    quotas = turn.memory.quotas
+    if turn.actor.is_person or quotas.may_record(worker.site, turn.elapsed_ms):
+        turn.record(kind, text, worker_id=worker.worker_id, step=step)
+    elif quotas.is_first(worker.site, "events"):
+        text = f"Site {worker.site} has used up its quota of records: that its workers come and go is not recorded."
+        turn.record("refused", text, step=Step(reason="records", site=worker.site))
 
 
 def _is_current(turn: Turn, worker: WorkerView, held: Held) -> bool:
@@ -201,7 +211,7 @@ def change_state(turn: Turn, worker: WorkerView, state: WorkerState) -> None:
     turn.store.run("worker_seen", (turn.now_ms, worker.worker_id))
     step = Step(worker.state, state, site=worker.site)
     worker.state = state
-    turn.record("worker_state", f"Worker {worker.worker_id} became {state}.", worker_id=worker.worker_id, step=step)
+    _record(turn, worker, "worker_state", f"Worker {worker.worker_id} became {state}.", step)
     if state is WorkerState.ACTIVE:
         wake(turn, worker)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, assert_never
 
 from tenure.broker.base import WorkerAddress
+from tenure.broker.keys import DEFAULT_SITE
 from tenure.coordinator import acceptance, checkpoints, directives, executors, leases, registry
 from tenure.coordinator.journal import Step
 from tenure.coordinator.live import Progress
@@ -30,16 +31,17 @@ if TYPE_CHECKING:
     from tenure.protocol.worker_messages import Binding, WorkerEvent
 
 _REFUSED_WAIT_MS: Final = 1_000
-"""A refused assignment waits this long, so that a worker that refuses everything cannot spin the loop."""
+"""A refused assignment waits this long, so that a worker that refuses everything cannot spin the loop. So does whatever
+a site gives back that has a credential of its own: what it says of the reason is worth nothing."""
 
 
 def take(turn: Turn, site: str, report: Report) -> None:
     """Apply a report's events in order."""
     known = turn.memory.sites.get(site)
-    if turn.fleet.get(report.worker_id) is None and not _may_be_new(turn, site, report.worker_id):
-        return
     for event in report.events:
         worker = turn.fleet.get(report.worker_id)
+        if worker is None and not _may_be_new(turn, site, report.worker_id, event):
+            return
         refusal = _stranger(turn, site, report, worker, event) if known is not None else Reason.SITE_REVOKED
         if refusal is not None:
             _refuse_stranger(turn, site, report, event, refusal)
@@ -55,11 +57,13 @@ def take(turn: Turn, site: str, report: Report) -> None:
             registry.wake(turn, worker)
 
 
-def _may_be_new(turn: Turn, site: str, worker_id: str) -> bool:
+def _may_be_new(turn: Turn, site: str, worker_id: str, event: WorkerEvent) -> bool:
     """Whether a worker that is not registered gets an answer: a site may not make up names without end."""
-    if turn.memory.quotas.may_name(site, worker_id, turn.fleet.count_at(site), turn.elapsed_ms):
+    quotas, present = turn.memory.quotas, turn.fleet.count_at(site)
+    is_executor = isinstance(event, Hello) and event.executor_of is not None
+    if quotas.may_name(site, worker_id, present, turn.elapsed_ms, is_executor=is_executor):
         return True
-    if turn.memory.is_first_refusal(site, "names"):
+    if quotas.is_first(site, "workers"):
         text = f"Site {site} tells of more new workers than its quota allows: some are not answered."
         turn.record("refused", text, step=Step(reason="names"))
     return False
@@ -181,7 +185,8 @@ def _release(turn: Turn, worker: WorkerView, event: Released) -> None:
         return
     if not event.started:
         _note_refusal(turn, worker, event)
-        directives.give_back(turn, lease, wait_ms=_REFUSED_WAIT_MS if event.cause is Cause.REFUSED else 0)
+        must_wait = event.cause is Cause.REFUSED or worker.site != DEFAULT_SITE
+        directives.give_back(turn, lease, wait_ms=_REFUSED_WAIT_MS if must_wait else 0)
     elif lease.state is LeaseState.ACTIVE:
         _ended(turn, worker, lease, event)
     acceptance.judge(turn, worker, binding, Verdict.ACCEPTED)

@@ -1,8 +1,8 @@
 """What is published next: within credit, by priority and order of submission, directed tasks to an eligible worker.
 
 Credit of a capability at a site = room that its ACTIVE workers there want filled, minus offers that nobody is bound to
-yet, and no more than the site may hold. An assignment goes to one site. The backlog stays in the store, so its size
-never reaches the broker.
+yet, and no more than the site may hold; none when its quota of records is used up. An assignment goes to one site. The
+backlog stays in the store, so its size never reaches the broker.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from tenure.broker.base import Stream
 from tenure.coordinator.dealing import Deal
 from tenure.coordinator.fleet import Rank
+from tenure.coordinator.journal import Step
 from tenure.coordinator.leases import offer
 from tenure.coordinator.mass_cancellation import spared
 from tenure.protocol.envelope import open_envelope
@@ -45,6 +46,7 @@ _SMALLEST_JUMP_MS: Final = 1_000
 def schedule(turn: Turn) -> None:
     """Offer what credit and eligibility allow."""
     _wake_delayed(turn)
+    _heed_quotas(turn)
     for capability in sorted(turn.memory.ready):
         _fill(turn, capability)
     if turn.memory.directed_ready or turn.memory.directed_passed:
@@ -75,12 +77,13 @@ def wanted(turn: Turn) -> bool:
 def rooms(turn: Turn, capability: str) -> dict[str, int]:
     """The sites that have credit for a capability, and how much."""
     found: dict[str, int] = {}
+    spent = turn.memory.quotas.without_records(turn.elapsed_ms)
     for site, free in turn.fleet.free(capability).items():
         known = turn.memory.sites.get(site)
         credit = free - turn.leases.offered(site, capability)
         if known is not None and known.most_leases:
             credit = min(credit, known.most_leases - turn.leases.of_sites[site])
-        if known is not None and credit > 0:
+        if known is not None and credit > 0 and site not in spent:
             found[site] = credit
     return found
 
@@ -88,7 +91,9 @@ def rooms(turn: Turn, capability: str) -> dict[str, int]:
 def choose(turn: Turn, envelope: Envelope) -> tuple[WorkerView | None, str]:
     """Who is given a task that needs a worker picked for it, or None and why nobody is."""
     sites = turn.memory.sites
-    rank = Rank(sites.full(turn.leases.of_sites), frozenset(sites.idle))
+    closed = dict.fromkeys(sites.full(turn.leases.of_sites), "holds as many leases as it may")
+    closed |= dict.fromkeys(turn.memory.quotas.without_records(turn.elapsed_ms), "has used up its quota of records")
+    rank = Rank(closed, frozenset(sites.idle), turn.leases.of_sites)
     return turn.fleet.choose(envelope.capability, envelope.requirements, envelope.timeout_ms, sites=rank)
 
 
@@ -155,6 +160,18 @@ def _direct(turn: Turn) -> None:
         memory.directed_passed += passed
     else:
         memory.directed_ready = True
+
+
+def _heed_quotas(turn: Turn) -> None:
+    """Say so when a site can be offered nothing more, and look again at what may have waited for one that can."""
+    quotas = turn.memory.quotas
+    spent, recovered = quotas.compare(turn.elapsed_ms)
+    for site in spent:
+        if quotas.is_first(site, "offers"):
+            text = f"Site {site} has used up its quota of records: it is offered nothing until some have come back."
+            turn.record("refused", text, step=Step(reason="records", site=site))
+    if recovered:
+        turn.memory.directed_ready = True
 
 
 def _wake_delayed(turn: Turn) -> None:

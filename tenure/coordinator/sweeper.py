@@ -34,10 +34,18 @@ def sweep(turn: Turn) -> int:
         elif silent_ms > _patience_ms(worker) and worker.bound == 0:
             registry.leave(turn, worker, gone=True)
     executors.settle(turn)
+    _note_holds(turn)
     expired = [lease for lease in turn.leases if _is_over(turn, lease)]
     for lease in expired:
         expire(turn, lease)
     return len(expired)
+
+
+def _note_holds(turn: Turn) -> None:
+    idle = turn.memory.sites.idle
+    for lease in turn.leases if idle else ():
+        if lease.state is LeaseState.ACTIVE:
+            idle.note_hold(lease.site, lease.bound_ms, turn.elapsed_ms)
 
 
 def _patience_ms(worker: WorkerView) -> int:
@@ -109,7 +117,7 @@ class UnclaimedOffers:
         for lease in due:
             if turn.leases.get(lease.task_id) is not lease or lease.state is not LeaseState.OFFERED:
                 continue
-            turn.memory.sites.idle.add(lease.site)
+            turn.memory.sites.idle.add(lease.site, turn.elapsed_ms)
             if lease.start == "granted":
                 self._offer_again(turn, lease)
             else:

@@ -10,6 +10,7 @@ _LIMITS: Final = "coordinator/limits.py"
 _LISTENING: Final = "coordinator/listening.py"
 _INTAKE: Final = "coordinator/intake.py"
 _QUOTAS: Final = "coordinator/quotas.py"
+_SCHEDULER: Final = "coordinator/scheduler.py"
 
 MUTANTS: Final = (
     mutant(
@@ -86,21 +87,77 @@ MUTANTS: Final = (
         "endless_names",
         "a site does not make up workers without end",
         _QUOTAS,
-        "if not used.names.take(1, now_ms, self._rules.names, self._rules.names_per_s):",
-        "if now_ms < 0:",
+        "        if not taken:\n",
+        "        if not taken and now_ms < 0:\n",
+    ),
+    mutant(
+        "names_of_executors_stay",
+        "the name of an executor is not good for a worker whose row stays",
+        _QUOTAS,
+        'name = f"{worker_id} executor" if is_executor else worker_id',
+        "name = worker_id",
+    ),
+    mutant(
+        "undone_for_nothing",
+        "a site pays for the records of what it gives back",
+        _QUOTAS,
+        "            self._of(site, now_ms).records.use(_UNDONE)\n",
+        "            self._of(site, now_ms)\n",
+    ),
+    mutant(
+        "offered_without_records",
+        "a site that has used up its records is offered nothing",
+        _SCHEDULER,
+        " and credit > 0 and site not in spent:",
+        " and credit > 0:",
+    ),
+    mutant(
+        "directed_without_records",
+        "nothing is directed to a site that has used up its records",
+        _SCHEDULER,
+        "    closed |= dict.fromkeys(",
+        "    dict.fromkeys(",
+    ),
+    mutant(
+        "spent_for_good",
+        "a site that has records again is looked at again",
+        _SCHEDULER,
+        "    if recovered:\n        turn.memory.directed_ready = True\n",
+        "    del recovered\n",
+    ),
+    mutant(
+        "endless_comings_and_goings",
+        "the workers of a site fill the event log up to a quota",
+        _QUOTAS,
+        'return self._take_records(used, 1, now_ms) or self._refuse(used, "events")',
+        "return True",
+    ),
+    mutant(
+        "comings_for_offers",
+        "workers that come and go leave half of a site's records to offers",
+        _QUOTAS,
+        "spare=self._rules.records_per_day // 2)",
+        "spare=0)",
+    ),
+    mutant(
+        "unrecorded_drain",
+        "what a person does to a worker is recorded whatever its site has used up",
+        "coordinator/registry.py",
+        "if turn.actor.is_person or quotas.may_record(",
+        "if quotas.may_record(",
     ),
     mutant(
         "endless_workers",
         "a site has only so many workers at once",
         _QUOTAS,
-        "        if present >= self._rules.workers:\n            return False\n",
+        '        if present >= self._rules.workers:\n            return self._refuse(used, "workers")\n',
         "",
     ),
     mutant(
         "endless_evidence",
         "rejected results of a site are kept up to a quota",
         _QUOTAS,
-        "return evidence.take(size, now_ms, self._rules.evidence_bytes, self._rules.evidence_bytes_per_s)",
+        'return used.evidence.take(size + _EVIDENCE_BYTES, now_ms) or self._refuse(used, "evidence")',
         "return True",
     ),
 )

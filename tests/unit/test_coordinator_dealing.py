@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from tenure.coordinator.dealing import Deal
+from tenure.coordinator.dealing import Deal, Idle
 
 
 def test_the_site_that_holds_least_is_first() -> None:
@@ -40,3 +40,15 @@ def test_a_site_that_does_not_fit_keeps_its_turn() -> None:
 
 def test_a_site_without_room_is_not_in_the_deal() -> None:
     assert Deal({}, {"a": 1}, {"a"}).next() == ""
+
+
+def test_a_site_is_idle_until_it_has_held_a_later_lease_for_long() -> None:
+    idle = Idle()
+    idle.add("a", 1_000)
+    idle.note_hold("a", 900, 100_000)  # it had this one before
+    idle.note_hold("a", 1_001, 61_000)
+    idle.note_hold("b", 1_001, 61_001)
+    assert list(idle) == ["a"]
+    idle.note_hold("a", 1_001, 61_001)
+    assert len(idle) == 0
+    assert "a" not in idle

@@ -16,7 +16,7 @@ from tests.scripted_fleet import ScriptedFleet, ScriptedWorker
 LIMITS = SiteLimits(
     units_per_s=1_000, burst=1_000, units_per_turn=50, most_waiting=300, most_waiting_bytes=10**6, kept_waiting=20
 )
-QUOTAS = SiteQuotas(names=5, names_per_s=0, evidence_bytes=1_500, evidence_bytes_per_s=0)
+QUOTAS = SiteQuotas(records_per_day=30, evidence_bytes_per_day=1_500)
 
 
 @pytest.fixture
