@@ -4,7 +4,6 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -208,12 +207,12 @@ def test_a_filtered_export_is_not_checked_and_not_called_changed(
     assert "events and no seals, like an export with a filter. Export the whole log" in printed.err
 
 
-@pytest.mark.parametrize("kept", [lambda line: "seal" not in line, lambda line: "chain" not in line])
+@pytest.mark.parametrize("lacks", ["seal", "chain"])
 def test_a_log_that_lacks_its_seals_or_its_beginning_is_not_taken_for_a_filtered_one(
-    lines: list[dict[str, Any]], kept: Callable[[Any], bool], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    lines: list[dict[str, Any]], lacks: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "events.jsonl"
-    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines if kept(line)))
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines if lacks not in line))
     assert line_of(lines, capsys)("events", "verify", "--file", str(file)).code == 1
 
 
