@@ -89,12 +89,12 @@ class BoundedReplies:
     def _cut(self, size: int, room: int) -> bytes:
         """A value of that size, or as much of it as there is room for."""
         kept = min(size, room)
-        while len(self._buffer) - self._at < kept:
-            self._fill()
-        value = bytes(self._buffer[self._at : self._at + kept])
         self._thrown_bytes += size - kept
         if self._thrown_bytes > _MOST_THROWN_BYTES or self._thrown_values > _MOST_THROWN_VALUES:
             raise ReplyTooLarge("its reply holds far more than any entry may hold")
+        while len(self._buffer) - self._at < kept:
+            self._fill()
+        value = bytes(self._buffer[self._at : self._at + kept])
         self._skip(size + 2)
         return value
 
