@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from tenure.coordinator import campaigns
+from tenure.coordinator.membership import DEVICE_LABEL
 from tenure.errors import OutsideCampaign, OverBudget, UsageError
 from tenure.protocol.amounts import decimal_text
 from tenure.protocol.states import CampaignState, ChargeState
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 Fresh = tuple[str, "Envelope"]
 """A task's id and its envelope."""
 Charge = tuple[object, ...]
-
-DEVICE: Final = "device"
-"""The label by which a worker says which device it works with, and a task which one it wants."""
 
 _SEE: Final = "See `tenure campaigns show {}`"
 
@@ -96,14 +94,14 @@ def _require_allowed(turn: Turn, campaign: dict[str, Any], envelopes: Iterable[E
 
 def _require_devices(turn: Turn, name: str, devices: frozenset[str], capability: str, needs: Requirements) -> None:
     allowed = ", ".join(sorted(devices)) or "no device"
-    wanted = {value for key, value in needs.labels if key == DEVICE}
+    wanted = {value for key, value in needs.labels if key == DEVICE_LABEL}
     if denied := sorted(wanted - devices):
         raise OutsideCampaign(f"campaign {name!r} allows {allowed}, not {', '.join(denied)}", _SEE.format(name))
     if not wanted and (denied := sorted(_within_reach(turn, capability, needs) - devices)):
         # Asked for or not, a worker that has a device would work with it.
         raise OutsideCampaign(
             f"campaign {name!r} allows {allowed}, and work of {capability} may come to {', '.join(denied)}",
-            f"Say which device it may have with the label {DEVICE}, or which worker",
+            f"Say which device it may have with the label {DEVICE_LABEL}, or which worker",
         )
 
 
@@ -116,7 +114,7 @@ def _within_reach(turn: Turn, capability: str, needs: Requirements) -> set[str]:
         and needs.worker in {None, worker.worker_id}
         and worker.labels.issuperset(needs.labels)
     )
-    return {value for worker in able for key, value in worker.labels if key == DEVICE}
+    return {value for worker in able for key, value in worker.labels if key == DEVICE_LABEL}
 
 
 def _charge(campaign: dict[str, Any], cost: int | None, principal: str, task: Fresh) -> Charge:

@@ -240,9 +240,7 @@ class Coordinator:
         self._wire.publish()
         self._wire.post(turn.out.mailings, echoes, echo_ttl_ms)
         self._wire.settle(received, turn.out.departed)
-        for name in self._memory.sites.left(turn.elapsed_ms):
-            self._broker.sites.forget_site(name, *sites.remains(self._store, name))
-            self._memory.sites.forget(name)
+        sites.clear(self._store, self._broker.sites, self._memory.sites, (turn.now_ms, turn.elapsed_ms))
 
     def _look_due(self) -> bool:
         ttl_ms = self._memory.leases.smallest_ttl_ms(8_000)

@@ -30,7 +30,7 @@ FILTERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "cancellations": ("cancellation_id", "state"),
         "sites": ("site", "state", "kind"),
         "clients": ("person", "state", "role"),
-        "credentials": ("holder", "name"),
+        "credentials": ("holder", "name", "after"),
     }
 )
 """By which columns each list can be filtered."""

@@ -6,12 +6,12 @@ decides nothing.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 from tenure.broker.base import Readers
 from tenure.broker.keys import DEFAULT_PERSON, DEFAULT_SITE
-
 from tenure.coordinator.dealing import Idle
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -19,24 +19,46 @@ if TYPE_CHECKING:
 SITE_LABEL: Final = "site"
 """The label that says where a worker is; the coordinator gives it, whatever the worker says."""
 
+DEVICE_LABEL: Final = "device"
+"""The label by which a worker says which device it works with, and a task which one it wants."""
+
 
 @final
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A site that may take part. Without granted capabilities it may offer every one: only the default one is so."""
+    """A site that may take part.
+
+    Without granted capabilities it may offer every one: only the default one is so, and that one may use any device.
+    """
 
     name: str
     capabilities: frozenset[str] = frozenset()
     most_leases: int = 0
     """How many live leases it may hold at once; 0: as many as its workers want."""
+    devices: frozenset[str] = frozenset()
+    """Which devices its workers may say that they work with."""
 
     def granted(self, offered: Iterable[str]) -> frozenset[str]:
         """What it may offer of these."""
         return frozenset(offered) & self.capabilities if self.capabilities else frozenset(offered)
 
     def labels(self, claimed: Iterable[tuple[str, str]]) -> frozenset[tuple[str, str]]:
-        """The labels of a worker here: what it says but for where it is, which is not for it to say."""
-        return frozenset(label for label in claimed if label[0] != SITE_LABEL) | {(SITE_LABEL, self.name)}
+        """The labels of a worker here: what it says, but for where it is and for devices that the site was not granted.
+
+        A device that anybody could make up would attract what is meant for it, and keep from everybody else's
+        campaigns what could come to it.
+        """
+        own = {label for label in claimed if label[0] != SITE_LABEL and self._may_say(label)}
+        return frozenset(own | {(SITE_LABEL, self.name)})
+
+    def _may_say(self, label: tuple[str, str]) -> bool:
+        return label[0] != DEVICE_LABEL or self.name == DEFAULT_SITE or label[1] in self.devices
+
+
+def site_of(row: tuple[Any, ...]) -> Site:
+    """A site as it is on record among those that take part: its name and what it is granted."""
+    name, capabilities, most_leases, devices = row
+    return Site(name, frozenset(json.loads(capabilities)), most_leases, frozenset(json.loads(devices)))
 
 
 @final
@@ -50,6 +72,9 @@ class Sites:
         self._people: set[str] = {DEFAULT_PERSON}
         self._names: set[str] = set()
         self._leaving: dict[str, int] = {}
+        self._clearing: dict[str, str] = {}
+        self.kept: set[tuple[str, int]] = set()
+        """Offers, by task and fence, that may be taken up although their site is not granted such work any more."""
 
     def get(self, name: str) -> Site | None:
         """The ACTIVE site of that name."""
@@ -69,15 +94,29 @@ class Sites:
         self._active.pop(name, None)
         self._names.add(name)
         self.idle.discard(name)
+        self._clearing.pop(name, None)
         self._leaving[name] = until_ms
 
-    def left(self, elapsed_ms: int) -> list[str]:
-        """The revoked sites whose moment is over."""
-        return [name for name, until_ms in self._leaving.items() if until_ms <= elapsed_ms]
+    def keep_name(self, name: str) -> None:
+        """The name of a site that was revoked, and of which nothing is left, is taken all the same."""
+        self._names.add(name)
 
-    def forget(self, name: str) -> None:
-        """Nothing is read of a revoked site any more."""
-        self._leaving.pop(name, None)
+    def to_clear(self, elapsed_ms: int) -> list[tuple[str, str]]:
+        """The revoked sites whose moment is over, each with the worker up to which all is gone that it has left.
+
+        Nothing is read of them any more.
+        """
+        for name in [name for name, until_ms in self._leaving.items() if until_ms <= elapsed_ms]:
+            del self._leaving[name]
+            self._clearing[name] = ""
+        return list(self._clearing.items())
+
+    def cleared(self, name: str, worker_id: str | None) -> None:
+        """All is gone of a revoked site up to this worker; None: of all of them."""
+        if worker_id is None:
+            self._clearing.pop(name, None)
+        else:
+            self._clearing[name] = worker_id
 
     def readers(self) -> Readers:
         """Whose streams are read, those of sites that are leaving among them."""

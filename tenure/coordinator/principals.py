@@ -14,15 +14,24 @@ from tenure.broker.keys import DEFAULT_PERSON, DEFAULT_SITE
 from tenure.coordinator import sites
 from tenure.coordinator.journal import Step
 from tenure.errors import NameTaken, UnknownPrincipal, UsageError
-from tenure.protocol.principal_messages import AddCredential, IssuePerson, IssueSite, RetireCredentials, Revoke
+from tenure.protocol.principal_messages import (
+    AddCredential,
+    ChangeRole,
+    GrantSite,
+    IssuePerson,
+    IssueSite,
+    RetireCredentials,
+    Revoke,
+)
 
 if TYPE_CHECKING:
     from tenure.coordinator.turn import Turn
     from tenure.protocol.principal_messages import Holder
 
-Ask = IssueSite | IssuePerson | AddCredential | RetireCredentials | Revoke
+Ask = IssueSite | IssuePerson | GrantSite | ChangeRole | AddCredential | RetireCredentials | Revoke
 Rows = list[dict[str, Any]]
 
+_SHOWN: Final = 12
 _MOST_CREDENTIALS: Final = 4
 """How many secrets of one holder may be good at once: enough for a rotation that was begun again after a crash."""
 
@@ -42,6 +51,12 @@ def take(turn: Turn, ask: Ask, by: str) -> Rows:
             return _row(turn, "site", ask.site)
         case IssuePerson():
             _issue_person(turn, ask, by)
+            return _row(turn, "person", ask.person)
+        case GrantSite():
+            _grant_site(turn, ask, by)
+            return _row(turn, "site", ask.site)
+        case ChangeRole():
+            _change_role(turn, ask, by)
             return _row(turn, "person", ask.person)
         case AddCredential():
             _add_credential(turn, ask, by)
@@ -64,12 +79,47 @@ def _issue_site(turn: Turn, ask: IssueSite, by: str) -> None:
             f"{foreign.worker_id}, a worker of site {foreign.site}, is called as only workers of {ask.site} may be",
             "Choose another name",
         )
-    capabilities = sorted(set(ask.capabilities))
-    turn.store.run("issue_site", (ask.site, ask.site_kind, turn.now_ms, json.dumps(capabilities), ask.most_leases, by))
+    capabilities, devices = sorted(set(ask.capabilities)), sorted(set(ask.devices))
+    granted = (json.dumps(capabilities), json.dumps(devices), ask.most_leases)
+    turn.store.run("issue_site", (ask.site, ask.site_kind, turn.now_ms, *granted, by))
     turn.store.run("add_credential", ("site", ask.site, ask.secret_digest, turn.now_ms))
-    text = f"{by} issued site {ask.site} ({ask.site_kind}) for {', '.join(capabilities)}."
+    text = f"{by} issued site {ask.site} ({ask.site_kind}) for {_terms(capabilities, devices, ask.most_leases)}."
     turn.record("site_issued", text, step=Step(after="ACTIVE", site=ask.site))
     sites.reload(turn)
+
+
+def _grant_site(turn: Turn, ask: GrantSite, by: str) -> None:
+    """The same once more changes nothing, and is not recorded again."""
+    _require_active(turn, "site", ask.site)
+    _, _, capabilities, most_leases, devices = turn.store.rows("site_on_record", (ask.site,))[0]
+    before = (json.loads(capabilities), json.loads(devices), most_leases)
+    wanted = most_leases if ask.most_leases is None else ask.most_leases
+    after = (sorted(set(ask.capabilities)), sorted(set(ask.devices)), wanted)
+    if before == after:
+        return
+    turn.store.run("grant_site", (json.dumps(after[0]), json.dumps(after[1]), wanted, ask.site))
+    text = f"{by} granted site {ask.site} {_terms(*after)}; before, it was {_terms(*before)}."
+    turn.record("site_granted", text, step=Step(site=ask.site))
+    sites.regrant(turn, ask.site)
+
+
+def _change_role(turn: Turn, ask: ChangeRole, by: str) -> None:
+    _require_active(turn, "person", ask.person)
+    role = turn.store.rows("person_on_record", (ask.person,))[0][0]
+    if role == ask.role:
+        return
+    turn.store.run("change_role", (ask.role, ask.person))
+    turn.record("role_changed", f"{by} made {ask.person}, who was {role}, {ask.role}.", step=Step(role, ask.role))
+
+
+def _terms(capabilities: list[str], devices: list[str], most_leases: int) -> str:
+    """What is granted, for the record."""
+    terms = [", ".join(capabilities)]
+    if devices:
+        terms.append(f"the devices {', '.join(devices)}")
+    if most_leases:
+        terms.append(f"at most {most_leases} leases")
+    return " and ".join(terms)
 
 
 def _issue_person(turn: Turn, ask: IssuePerson, by: str) -> None:
@@ -99,7 +149,7 @@ def _add_credential(turn: Turn, ask: AddCredential, by: str) -> None:
     # Later than the last one also where the clock has stood still or gone back: the newest is the one that stays.
     issued_ms = max(turn.now_ms, *(row[1] + 1 for row in live)) if live else turn.now_ms
     turn.store.run("add_credential", (ask.holder, ask.name, ask.secret_digest, issued_ms))
-    text = f"{by} gave {ask.holder} {ask.name} another credential."
+    text = f"{by} gave {ask.holder} {ask.name} another credential ({_short(ask.secret_digest)})."
     turn.record("credential_added", text, step=_about(ask.holder, ask.name))
 
 
@@ -109,7 +159,8 @@ def _retire_old(turn: Turn, ask: RetireCredentials, by: str) -> None:
     for digest, _ in old:
         turn.store.run("retire_credential", (turn.now_ms, ask.holder, ask.name, digest))
     if old:
-        text = f"{by} ended {len(old)} old credentials of {ask.holder} {ask.name}."
+        which = ", ".join(_short(digest) for digest, _ in old)
+        text = f"{by} ended {len(old)} old credentials of {ask.holder} {ask.name} ({which})."
         turn.record("credentials_retired", text, step=_about(ask.holder, ask.name))
 
 
@@ -142,11 +193,17 @@ def _row(turn: Turn, holder: Holder, name: str) -> Rows:
     digests = [row[0] for row in turn.store.rows("live_credentials", (holder, name))]
     row: dict[str, Any] = {"holder": holder, "name": name, "state": _state(turn, holder, name)}
     if holder == "site":
-        _, kind, capabilities, most_leases = turn.store.rows("site_on_record", (name,))[0]
-        row |= {"kind": kind, "capabilities": json.loads(capabilities), "most_leases": most_leases}
+        _, kind, capabilities, most_leases, devices = turn.store.rows("site_on_record", (name,))[0]
+        row |= {"kind": kind, "capabilities": json.loads(capabilities), "devices": json.loads(devices)}
+        row["most_leases"] = most_leases
     else:
         row["role"] = turn.store.rows("person_on_record", (name,))[0][0]
     return [row | {"secret_digests": digests}]
+
+
+def _short(digest: str) -> str:
+    """Which secret it is, told by the beginning of its digest."""
+    return f"sha256 {digest[:_SHOWN]}..."
 
 
 def _about(holder: Holder, name: str) -> Step:
@@ -171,7 +228,10 @@ def _require_active(turn: Turn, holder: Holder, name: str) -> None:
         raise _unknown(holder, name)
     if state != "ACTIVE" or name in {DEFAULT_SITE, DEFAULT_PERSON}:
         because = "was revoked" if state != "ACTIVE" else "has no credential of its own"
-        raise UnknownPrincipal(f"the {holder} {name} {because}", f"Issue another {holder}")
+        remedy = f"Issue another {holder}"
+        if state == "ACTIVE" and holder == "person":
+            remedy = "`tenure broker secure --rotate operator` is for the credential in `operator.url`"
+        raise UnknownPrincipal(f"the {holder} {name} {because}", remedy)
 
 
 def _unknown(holder: Holder, name: str) -> UnknownPrincipal:
@@ -180,6 +240,9 @@ def _unknown(holder: Holder, name: str) -> UnknownPrincipal:
 
 
 def _taken(holder: Holder, name: str, state: str) -> NameTaken:
+    if name in {DEFAULT_SITE, DEFAULT_PERSON}:
+        whose = "and of `operator.url`" if holder == "person" else "and of no credential"
+        return NameTaken(f"the {holder} {name} is that of a broker without credentials, {whose}", "Choose another name")
     if state != "ACTIVE":
         return NameTaken(f"the {holder} {name} was revoked, and names are never used again", "Choose another name")
     noun = "sites" if holder == "site" else "clients"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tenure.coordinator import directives, leases
 from tenure.coordinator.fleet import Fleet, WorkerView
 from tenure.coordinator.journal import Step
-from tenure.coordinator.membership import Site
+from tenure.coordinator.membership import DEVICE_LABEL, Site, site_of
 from tenure.errors import UnknownWorker
 from tenure.protocol.control_messages import Drain, Registered, Stop, StopReason
 from tenure.protocol.states import LeaseState, WorkerState
@@ -68,7 +68,8 @@ def hello(turn: Turn, site: Site, report: Report, event: Hello) -> None:
             stop = Stop(task_id=held.task_id, fence=held.fence, reason=StopReason.SUPERSEDED)
             turn.out.order(worker.address, stop)
     if (before is None or before.generation != worker.generation) and not worker.executor_of:
-        _record_hello(turn, worker, before, frozenset(event.capabilities) - worker.capabilities)
+        devices = {f"the device {value}" for key, value in set(event.labels) - worker.labels if key == DEVICE_LABEL}
+        _record_hello(turn, worker, before, (frozenset(event.capabilities) - worker.capabilities) | devices)
 
 
 def _record_hello(turn: Turn, worker: WorkerView, before: WorkerView | None, refused: frozenset[str]) -> None:
@@ -225,7 +226,9 @@ def wake(turn: Turn, worker: WorkerView) -> None:
 def load(store: Database, elapsed_ms: int) -> Fleet:
     """The workers as the store has them, each as if just seen."""
     fleet = Fleet()
+    sites = {row[0]: site_of(row) for row in store.rows("active_sites")}
     for row in store.rows("workers"):
+        site = sites.get(row[1], Site(row[1]))
         fleet.put(
             WorkerView(
                 worker_id=row[0],
@@ -235,7 +238,7 @@ def load(store: Database, elapsed_ms: int) -> Fleet:
                 by_hand=bool(row[4]),
                 slots=row[5],
                 capabilities=frozenset(json.loads(row[6])),
-                labels=Site(row[1]).labels((key, value) for key, value in json.loads(row[7])),
+                labels=site.labels((key, value) for key, value in json.loads(row[7])),
                 resources=dict(json.loads(row[8])),
                 ttl_ms=row[9],
                 seen_ms=elapsed_ms,

@@ -54,7 +54,15 @@ from tenure.protocol.client_messages import (
     Watch,
 )
 from tenure.protocol.envelope import open_envelope
-from tenure.protocol.principal_messages import AddCredential, IssuePerson, IssueSite, RetireCredentials, Revoke
+from tenure.protocol.principal_messages import (
+    AddCredential,
+    ChangeRole,
+    GrantSite,
+    IssuePerson,
+    IssueSite,
+    RetireCredentials,
+    Revoke,
+)
 from tenure.protocol.states import TERMINAL_TASK_STATES, TaskState
 from tenure.protocol.worker_messages import Failure
 
@@ -126,7 +134,9 @@ def _rows(turn: Turn, request: Request, ask: object) -> Rows:
             return _tasks(turn, request, ask)
         case Adopt() | Drop() | CollectArtifacts():
             return _files(turn, request.principal, ask)
-        case IssueSite() | IssuePerson() | AddCredential() | RetireCredentials() | Revoke():
+        case (
+            IssueSite() | IssuePerson() | GrantSite() | ChangeRole() | AddCredential() | RetireCredentials() | Revoke()
+        ):
             return principals.take(turn, ask, request.principal)
         case ReadEvents():
             return event_pages.read(turn, ask)

@@ -17,7 +17,15 @@ from tenure.protocol.audit_messages import ReadEvents
 from tenure.protocol.campaign_messages import CloseCampaign, Cost, CreateCampaign
 from tenure.protocol.cancellation_messages import CancelMany
 from tenure.protocol.message import Count, Message, Milliseconds, Name, TaskId, Text
-from tenure.protocol.principal_messages import AddCredential, IssuePerson, IssueSite, RetireCredentials, Revoke
+from tenure.protocol.principal_messages import (
+    AddCredential,
+    ChangeRole,
+    GrantSite,
+    IssuePerson,
+    IssueSite,
+    RetireCredentials,
+    Revoke,
+)
 from tenure.protocol.states import TaskState
 from tenure.protocol.worker_messages import Failure
 
@@ -188,6 +196,8 @@ Ask = Annotated[
     | Drop
     | CollectArtifacts
     | IssueSite
+    | GrantSite
+    | ChangeRole
     | IssuePerson
     | AddCredential
     | RetireCredentials

@@ -104,6 +104,13 @@ MUTANTS: Final = (
         "    if not ask.name:\n",
     ),
     mutant(
+        "role_changed_by_name",
+        "a person's role changes on record",
+        _PRINCIPALS,
+        '    turn.store.run("change_role", (ask.role, ask.person))\n',
+        "",
+    ),
+    mutant(
         "revoked_holder_rotates",
         "a holder that was revoked gets no other secret",
         _PRINCIPALS,

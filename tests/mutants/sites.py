@@ -57,8 +57,29 @@ APART: Final = (
         "label_of_another_site",
         "where a worker is, the coordinator says",
         _MEMBERSHIP,
-        "frozenset(label for label in claimed if label[0] != SITE_LABEL) |",
-        "frozenset(label for label in claimed) |",
+        "if label[0] != SITE_LABEL and self._may_say(label)}",
+        "if self._may_say(label)}",
+    ),
+    mutant(
+        "device_made_up",
+        "a site's workers have only devices that the site was granted",
+        _MEMBERSHIP,
+        "if label[0] != SITE_LABEL and self._may_say(label)}",
+        "if label[0] != SITE_LABEL}",
+    ),
+    mutant(
+        "grants_taken_up_late",
+        "what a site is not granted any more is offered to none of its workers from then on",
+        _SITES,
+        "        worker.capabilities = site.granted(worker.capabilities)\n",
+        "",
+    ),
+    mutant(
+        "device_kept",
+        "a device that a site is not granted any more is none of its workers' from then on",
+        _SITES,
+        "        worker.labels = site.labels(worker.labels)\n",
+        "",
     ),
     mutant(
         "more_leases_than_allowed",
@@ -88,27 +109,6 @@ APART: Final = (
         "(site in idle, holding.get(site, 0), site)",
         "(False, holding.get(site, 0), site)",
     ),
-    mutant(
-        "lies_for_good",
-        "what a site lets lie goes to another one that has room",
-        _SWEEPER,
-        " or _has_other_site(turn, lease, open_envelope(task[3])):",
-        ":",
-    ),
-)
-
-REVOKED: Final = (
-    mutant(
-        "revoked_is_asked_for_more",
-        "what a revoked site says is refused as such",
-        _REPORTS,
-        "_stranger(turn, site, report, worker, event) if known is not None else Reason.SITE_REVOKED",
-        "_stranger(turn, site, report, worker, event)",
-    ),
-    mutant(
-        "replaced_at_once",
-        "what a revoked site ran is replaced only when a worker that hears of nothing has stopped it",
-        _SITES,
     mutant(
         "given_back_forgotten",
         "a site that gives back or loses what it was offered comes last",
@@ -151,6 +151,27 @@ REVOKED: Final = (
         "return worker.site not in self.idle, -self.holding.get(worker.site, 0), worker.free()",
         "return worker.site not in self.idle, 0, worker.free()",
     ),
+    mutant(
+        "lies_for_good",
+        "what a site lets lie goes to another one that has room",
+        _SWEEPER,
+        " or _has_other_site(turn, lease, open_envelope(task[3])):",
+        ":",
+    ),
+)
+
+REVOKED: Final = (
+    mutant(
+        "revoked_is_asked_for_more",
+        "what a revoked site says is refused as such",
+        _REPORTS,
+        "_stranger(turn, site, report, worker, event) if known is not None else Reason.SITE_REVOKED",
+        "_stranger(turn, site, report, worker, event)",
+    ),
+    mutant(
+        "replaced_at_once",
+        "what a revoked site ran is replaced only when a worker that hears of nothing has stopped it",
+        _SITES,
         'was revoked", expiry_ms(lease.ttl_ms))',
         'was revoked", lease.ttl_ms * 0)',
     ),
@@ -185,9 +206,23 @@ REVOKED: Final = (
     mutant(
         "leftovers_of_a_site",
         "nothing is left at the broker of a site that was revoked",
-        "coordinator/coordinator.py",
-        "            self._broker.sites.forget_site(name, *sites.remains(self._store, name))\n",
+        _SITES,
+        "        keys.forget_site(name, [str(worker_id) for worker_id, _ in rows], sorted(capabilities))\n",
         "",
+    ),
+    mutant(
+        "leftovers_of_many",
+        "nothing is left at the broker of a revoked site, however many workers it had",
+        _SITES,
+        "            sites.cleared(name, rows[-1][0])\n            continue\n",
+        "            pass\n",
+    ),
+    mutant(
+        "cleared_for_ever",
+        "what is known to be gone of a revoked site is not looked for at each start",
+        _SITES,
+        "        if cleared_at_ms is None:\n",
+        "        if name:\n",
     ),
 )
 

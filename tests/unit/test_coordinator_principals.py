@@ -69,6 +69,7 @@ def test_the_answer_says_what_the_brokers_user_is_to_be(fleet: ScriptedFleet) ->
         "state": "ACTIVE",
         "kind": "lab",
         "capabilities": ["cpu"],
+        "devices": [],
         "most_leases": 3,
         "secret_digests": [A],
     }
@@ -105,7 +106,8 @@ def test_the_same_secret_again_is_the_same_step_again(fleet: ScriptedFleet) -> N
     ],
 )
 def test_the_names_of_a_broker_without_credentials_are_not_for_issue(fleet: ScriptedFleet, ask: Ask) -> None:
-    assert refusal(fleet, ask)[0] == "name_taken"
+    code, message = refusal(fleet, ask)
+    assert (code, "of a broker without credentials" in message) == ("name_taken", True)
 
 
 def test_a_site_cannot_be_called_as_a_worker_of_another_one_begins(fleet: ScriptedFleet) -> None:

@@ -61,7 +61,9 @@ CREATE TABLE site (
     capabilities TEXT NOT NULL DEFAULT '[]',
     most_leases INTEGER NOT NULL DEFAULT 0 CHECK (most_leases >= 0),
     revoked_at_ms INTEGER,
-    issued_by TEXT NOT NULL DEFAULT ''
+    issued_by TEXT NOT NULL DEFAULT '',
+    devices TEXT NOT NULL DEFAULT '[]',
+    cleared_at_ms INTEGER
 ) STRICT, WITHOUT ROWID;
 
 CREATE TRIGGER site_transition BEFORE UPDATE OF state ON site

@@ -2,11 +2,16 @@
 
 -- name: site_on_record
 -- One site: its state, kind and grants.
-SELECT state, kind, capabilities, most_leases FROM site WHERE site_id = ?;
+SELECT state, kind, capabilities, most_leases, devices FROM site WHERE site_id = ?;
 
 -- name: issue_site
 -- Make a site with credentials known.
-INSERT INTO site (site_id, kind, created_at_ms, capabilities, most_leases, issued_by) VALUES (?, ?, ?, ?, ?, ?);
+INSERT INTO site (site_id, kind, created_at_ms, capabilities, devices, most_leases, issued_by)
+VALUES (?, ?, ?, ?, ?, ?, ?);
+
+-- name: grant_site
+-- Grant a site something else than before.
+UPDATE site SET capabilities = ?, devices = ?, most_leases = ? WHERE site_id = ? AND state = 'ACTIVE';
 
 -- name: person_on_record
 -- One person: the role and the state.
@@ -15,6 +20,10 @@ SELECT role, state FROM person WHERE person = ?;
 -- name: issue_person
 -- Make a person known.
 INSERT INTO person (person, role, state, created_at_ms, issued_by) VALUES (?, ?, 'ACTIVE', ?, ?);
+
+-- name: change_role
+-- Give a person another role.
+UPDATE person SET role = ? WHERE person = ? AND state = 'ACTIVE';
 
 -- name: revoke_person
 -- Throw a person out for good.
@@ -39,7 +48,7 @@ UPDATE credential SET retired_at_ms = ? WHERE holder = ? AND name = ? AND secret
 
 -- name: list_sites
 -- Sites with what they were granted, how many workers they have and how much they hold.
-SELECT s.site_id AS site, s.kind, s.state, s.capabilities, s.most_leases,
+SELECT s.site_id AS site, s.kind, s.state, s.capabilities, s.devices, s.most_leases,
        (SELECT COUNT(*) FROM lease l WHERE l.site_id = s.site_id AND l.state IN ('OFFERED', 'ACTIVE')) AS leases,
        (SELECT COUNT(*) FROM credential c
         WHERE c.holder = 'site' AND c.name = s.site_id AND c.retired_at_ms IS NULL) AS credentials,
@@ -61,12 +70,13 @@ WHERE (:person IS NULL OR p.person = :person) AND (:state IS NULL OR p.state = :
 ORDER BY p.person LIMIT :limit;
 
 -- name: list_credentials
--- The digests that the broker should let in, with what their holders' rights follow from.
+-- The digests that the broker should let in, with what their holders' rights follow from; `after` is the name before.
 SELECT c.holder, c.name, c.secret_digest, c.issued_at_ms, COALESCE(s.capabilities, '[]') AS capabilities, p.role
 FROM credential c
 LEFT JOIN site s ON c.holder = 'site' AND s.site_id = c.name
 LEFT JOIN person p ON c.holder = 'person' AND p.person = c.name
 WHERE c.retired_at_ms IS NULL AND (:holder IS NULL OR c.holder = :holder) AND (:name IS NULL OR c.name = :name)
+      AND (:after IS NULL OR c.name > :after)
 ORDER BY c.holder, c.name, c.issued_at_ms LIMIT :limit;
 
 -- name: principal_of_task

@@ -16,6 +16,10 @@ ON CONFLICT (worker_id) DO UPDATE SET
 -- A step of the worker state machine.
 UPDATE worker SET state = ? WHERE worker_id = ? AND state <> ?;
 
+-- name: worker_offers
+-- What a worker may offer, and which labels it may have, by what its site is granted now.
+UPDATE worker SET capabilities = ?, labels = ? WHERE worker_id = ?;
+
 -- name: worker_seen
 -- When a worker was last heard; written in batches.
 UPDATE worker SET seen_at_ms = ? WHERE worker_id = ?;

@@ -30,11 +30,11 @@ INSERT INTO site (site_id, kind, created_at_ms) VALUES (?, ?, ?) ON CONFLICT DO 
 
 -- name: active_sites
 -- The sites that take part, with what they are granted.
-SELECT site_id, capabilities, most_leases FROM site WHERE state = 'ACTIVE' ORDER BY site_id;
+SELECT site_id, capabilities, most_leases, devices FROM site WHERE state = 'ACTIVE' ORDER BY site_id;
 
 -- name: revoked_sites
--- The sites that were thrown out.
-SELECT site_id FROM site WHERE state = 'REVOKED' ORDER BY site_id;
+-- The sites that were thrown out, and when the last of what they have left was deleted.
+SELECT site_id, cleared_at_ms FROM site WHERE state = 'REVOKED' ORDER BY site_id;
 
 -- name: active_people
 -- The people who may ask.
@@ -44,6 +44,14 @@ SELECT person FROM person WHERE state = 'ACTIVE' ORDER BY person;
 -- ACTIVE to REVOKED, for good.
 UPDATE site SET state = 'REVOKED', revoked_at_ms = ? WHERE site_id = ? AND state = 'ACTIVE';
 
+-- name: site_cleared
+-- Nothing that a revoked site has left is at the broker any more.
+UPDATE site SET cleared_at_ms = ? WHERE site_id = ? AND state = 'REVOKED';
+
+-- name: clear_site_again
+-- A revoked site may have left something more.
+UPDATE site SET cleared_at_ms = NULL WHERE site_id = ? AND state = 'REVOKED';
+
 -- name: workers_of_site
--- Every worker that a site ever had, with what it offers.
-SELECT worker_id, capabilities FROM worker WHERE site_id = ? ORDER BY worker_id;
+-- A portion of the workers that a site ever had, with what they offer: those after an id.
+SELECT worker_id, capabilities FROM worker WHERE site_id = ? AND worker_id > ? ORDER BY worker_id LIMIT ?;
