@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, final
 
 import click
 
+from tenure.cli.allowances import AllowanceForm, allowance_options, with_allowances
 from tenure.cli.desk import collect, store_options, with_desk
 from tenure.cli.owner import end_on_signal, end_with_owner, log_to_stderr, owner_option
 
@@ -31,6 +32,7 @@ class CoordinatorForm:
     "--database", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="The fleet's database."
 )
 @click.option("--campaigns-only", is_flag=True, help="Refuse submissions that name no campaign.")
+@allowance_options
 @store_options
 @owner_option
 @with_desk
@@ -54,7 +56,10 @@ def coordinator(desk: Desk, /, **options: object) -> None:
     database.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     url = BrokerUrl.of(settings)
     address = settings.artifacts or BROKER_STORE
-    chosen = CoordinatorOptions(database, settings.namespace, artifacts=address, campaigns_only=form.campaigns_only)
+    chosen = with_allowances(
+        CoordinatorOptions(database, settings.namespace, artifacts=address, campaigns_only=form.campaigns_only),
+        collect(AllowanceForm, options),
+    )
     porter = porter_factory(settings, desk.session.clock, database.with_suffix(".copies"))(address)
     stop = threading.Event()
 

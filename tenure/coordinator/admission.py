@@ -84,7 +84,7 @@ def _known(turn: Turn, request: Request, ask: Submit, key: str, sha: str, known:
     if stored != sha:
         raise KeyConflict(f"key {key!r} was used before for another envelope (task {task_id})", "Use another key")
     if ask.watch and state not in TERMINAL_TASK_STATES:
-        turn.memory.watchers.setdefault(task_id, set()).add(request.client_id)
+        turn.memory.watchers.add(task_id, request.client_id)
     return Admitted(task_id=task_id, state=TaskState(state), fresh=False)
 
 

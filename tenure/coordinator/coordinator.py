@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
 from tenure.broker.incarnation import Incarnation, compare, require_safe
-from tenure.broker.keys import DEFAULT_SITE
+from tenure.broker.keys import DEFAULT_PERSON, DEFAULT_SITE
 from tenure.coordinator import (
     collection,
     consequences,
@@ -34,8 +34,10 @@ from tenure.coordinator.journal import COORDINATOR, Step, person_actor, site_act
 from tenure.coordinator.limits import InboxLimits
 from tenure.coordinator.listening import Listener
 from tenure.coordinator.quotas import Quotas
+from tenure.coordinator.people_limits import PeopleLimits
 from tenure.coordinator.turn import Memory, Outgoing, Turn
 from tenure.coordinator.wire import Wire
+from tenure.coordinator.watchers import Watchers
 from tenure.errors import BrokerFull, BrokerUnreachable, StoreError, StreamMissing, UsageError
 from tenure.protocol.client_messages import REQUEST
 from tenure.protocol.message import decode
@@ -104,7 +106,8 @@ class Coordinator:
         self._limits = InboxLimits(options.site_limits, free=(DEFAULT_SITE,))
         self._quotas = Quotas(options.site_quotas, free=(DEFAULT_SITE,))
         self._listener = Listener(broker, self._limits)
-        self._intake = Intake(broker, self._limits, clock, options.batch_limit)
+        people_limits = PeopleLimits(options.person_limits, (DEFAULT_PERSON,), clock)
+        self._intake = Intake(broker, self._limits, people_limits, clock, options.batch_limit)
         self._began_ms = clock.now_ms()
         self._wall_ahead_ms = clock.now_ms() - clock.elapsed_ms()
         self._memory = self._load()
@@ -336,6 +339,7 @@ class Coordinator:
             wall_ahead_ms=self._wall_ahead_ms,
         )
         recovery.count_holdings(memory)
+            watchers=Watchers(self._options.person_limits.watches),
         memory.ready.update(str(row[0]) for row in self._store.rows("queued_capabilities"))
         return memory
 

@@ -1,4 +1,4 @@
-"""What a turn takes in: requests at once, and of each site no more than its share (`limits`).
+"""What a turn takes in: of each person and each site no more than their share (`people_limits`, `limits`).
 
 A site may write to its inbox whatever it likes: more than anybody can read, and ids after which the stream takes no
 other. Inboxes are weighed before they are read: those that pile up are cut, of those that weigh much little is read at
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tenure.broker.base import CoordinatorBroker, Delivery
     from tenure.clock import Clock
     from tenure.coordinator.limits import InboxLimits
+    from tenure.coordinator.people_limits import PeopleLimits
 
 LOG: Final = logging.getLogger("tenure.coordinator")
 
@@ -41,22 +42,29 @@ class Portion:
         taken: what was iterated over so far; this much is to be settled after the commit.
     """
 
-    def __init__(self, at_once: Sequence[Delivery], limits: InboxLimits, now_ms: int) -> None:
+    def __init__(
+        self, at_once: Sequence[Delivery], limits: InboxLimits, people_limits: PeopleLimits, now_ms: int
+    ) -> None:
         self.taken: list[Delivery] = []
         self._at_once = at_once
         self._limits = limits
+        self._people_limits = people_limits
         self._now_ms = now_ms
 
     def __iter__(self) -> Iterator[Delivery]:
-        """Requests and free sites first, then each other site's share."""
-        for source in (self._at_once, self._limits.ration(self._now_ms)):
+        """Those without limits first, then each other person's share, and each other site's."""
+        for source in (self._at_once, self._people_limits.ration(), self._limits.ration(self._now_ms)):
             for delivery in source:
                 self.taken.append(delivery)
                 yield delivery
 
+    def left(self) -> Sequence[Delivery]:
+        """What of the requests and of the free sites was not iterated over, as when one of them broke a rule."""
+        return self._at_once[len(self.taken) :]
+
     def __bool__(self) -> bool:
         """Whether there may be anything."""
-        return bool(self._at_once) or self._limits.wait_ms(self._now_ms) == 0
+        return bool(self._at_once) or 0 in {self._limits.wait_ms(self._now_ms), self._people_limits.wait_ms()}
 
 
 @final
@@ -66,13 +74,22 @@ class Intake:
     Args:
         broker: the coordinator's face.
         limits: the allowances of the sites.
+        people_limits: the allowances of the people.
         clock: time.
         batch_limit: how many entries of each stream are read at once.
     """
 
-    def __init__(self, broker: CoordinatorBroker, limits: InboxLimits, clock: Clock, batch_limit: int) -> None:
+    def __init__(
+        self,
+        broker: CoordinatorBroker,
+        limits: InboxLimits,
+        people_limits: PeopleLimits,
+        clock: Clock,
+        batch_limit: int,
+    ) -> None:
         self._broker = broker
         self._limits = limits
+        self._people_limits = people_limits
         self._clock = clock
         self._batch_limit = batch_limit
         self._spoiled: set[str] = set()
@@ -84,36 +101,41 @@ class Intake:
         now_ms = self._clock.elapsed_ms()
         together, lagging = self._limits.readable(readers.sites, now_ms)
         self._weigh(readers)
-        wait_ms = self._limits.wait_ms(now_ms)
+        waits_ms = [each for each in (self._limits.wait_ms(now_ms), self._people_limits.wait_ms()) if each is not None]
         found = self._broker.receive(
-            readers=Readers(self._light(together), readers.people),
+            readers=Readers(self._light(together), self._people_limits.readable(readers.people)),
             limit=self._batch_limit,
-            block_ms=block_ms if wait_ms is None else min(block_ms, wait_ms),
+            block_ms=min([block_ms, *waits_ms]),
         )
         at_once = self._take_over(found, self._batch_limit)
-        portions = [((site,), _HEAVY_APART) for site in (*together, *lagging) if site in self._heavy]
+        portions: list[tuple[tuple[str, ...], int]] = [
+            ((site,), _HEAVY_APART) for site in (*together, *lagging) if site in self._heavy
+        ]
         if light := self._light(lagging):
             portions.append((light, _APART))
         for sites, limit in portions:
             found = self._broker.receive(readers=Readers(sites), limit=limit, block_ms=0)
             self._take_over(found, limit)
         self._limits.quiet(lagging)
-        return Portion(at_once, self._limits, self._clock.elapsed_ms())
+        return Portion(at_once, self._limits, self._people_limits, self._clock.elapsed_ms())
 
     def unsettled(self, readers: Readers) -> Portion:
         """What was received before and never settled, what waited for its turn here included; all of it at once."""
         self._limits.forget()
+        self._people_limits.forget()
         self._limits.readable(readers.sites, self._clock.elapsed_ms())
         self._weigh(readers)
         light = Readers(self._light(readers.sites), readers.people)
         found = self._broker.unsettled(readers=light, limit=self._batch_limit)
         for site in (each for each in readers.sites if each in self._heavy):
             found += self._broker.unsettled(readers=Readers((site,)), limit=_HEAVY_APART)
-        return Portion(found, self._limits, self._clock.elapsed_ms())
+        self._note_spoiled(found)  # it may be the one that the coordinator died after
+        return Portion(found, self._limits, self._people_limits, self._clock.elapsed_ms())
 
     def tend(self, readers: Readers) -> list[tuple[str, str]]:
         """Make those inboxes anew that were spoiled; sites, and what people should know of their inboxes."""
         remarks, self._remarks = self._remarks, []
+        remarks += [("", text) for text in self._people_limits.remarks()]
         for site in self._spoiled.intersection(readers.sites):
             self._broker.sites.forget_site(site, (), ())
             remarks.append((site, f"The inbox of {site} was made anew: an entry had left no ids for others."))
@@ -144,6 +166,9 @@ class Intake:
     def _light(self, sites: Sequence[str]) -> tuple[str, ...]:
         return tuple(site for site in sites if site not in self._heavy)
 
-    def _take_over(self, found: Sequence[Delivery], asked: int) -> list[Delivery]:
+    def _note_spoiled(self, found: Sequence[Delivery]) -> None:
         self._spoiled.update(each.site for each in found if each.site and each.entry_id.major >= _SPOILED)
-        return self._limits.arrived(found, asked, self._clock.elapsed_ms())
+
+    def _take_over(self, found: Sequence[Delivery], asked: int) -> list[Delivery]:
+        self._note_spoiled(found)
+        return self._people_limits.arrived(self._limits.arrived(found, asked, self._clock.elapsed_ms()))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, final
 
 from tenure.coordinator.limits import SiteLimits
+from tenure.coordinator.people_limits import PersonLimits
 from tenure.coordinator.quotas import SiteQuotas
 
 if TYPE_CHECKING:
@@ -40,3 +41,5 @@ class CoordinatorOptions:
     """How much of the coordinator's time each site may take."""
     site_quotas: SiteQuotas = field(default_factory=SiteQuotas)
     """How much each site may make the coordinator keep for good."""
+    person_limits: PersonLimits = field(default_factory=PersonLimits)
+    """How much of the coordinator's time each person may take."""

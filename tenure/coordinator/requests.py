@@ -212,7 +212,7 @@ def _watch(turn: Turn, client_id: str, task_ids: tuple[str, ...]) -> Rows:
             )
             turn.out.done.setdefault(client_id, []).append(done)
         if state not in TERMINAL_TASK_STATES:
-            turn.memory.watchers.setdefault(task_id, set()).add(client_id)
+            turn.memory.watchers.add(task_id, client_id)
     return []
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, final
 from tenure.broker.base import Mailing
 from tenure.coordinator.addresses import address_of
 from tenure.coordinator.journal import COORDINATOR, NO_STEP, Actor, Step, seal
+from tenure.coordinator.watchers import Watchers
 from tenure.protocol.client_messages import MAIL, Done, Mail, Notice, Reply
 from tenure.protocol.control_messages import CONTROL, Control
 
@@ -60,8 +61,8 @@ class Memory:
     sites: Sites
     cancellations: list[MassCancellation]
     """Requests to cancel many tasks that are under way, in order."""
-    watchers: dict[str, set[str]] = field(default_factory=dict[str, "set[str]"])
-    """Clients that asked for a notice besides the submitter, by task."""
+    watchers: Watchers = field(default_factory=Watchers)
+    """Clients that asked for a notice besides the submitter."""
     refused: dict[str, set[tuple[str, str]]] = field(default_factory=dict[str, "set[tuple[str, str]]"])
     """Who was refused and why, as far as it is on record, so that repeating it adds nothing; by whose word it was."""
     attended: str = ""
@@ -244,8 +245,8 @@ class Turn:
 
     def tell(self, watcher: str, done: Done) -> None:
         """Tell the submitter and everyone who watches that a task is over or lost."""
-        others = self.memory.watchers.get(done.task_id, set())
+        others = self.memory.watchers.of(done.task_id)
         if done.state != "LOST":
-            self.memory.watchers.pop(done.task_id, None)
+            self.memory.watchers.forget(done.task_id)
         for client_id in {watcher, *others} - {""}:
             self.out.done.setdefault(client_id, []).append(done)

@@ -9,6 +9,7 @@ from tests.mutants.mutant import mutant
 _LIMITS: Final = "coordinator/limits.py"
 _LISTENING: Final = "coordinator/listening.py"
 _INTAKE: Final = "coordinator/intake.py"
+_PEOPLE: Final = "coordinator/people_limits.py"
 _QUOTAS: Final = "coordinator/quotas.py"
 _SCHEDULER: Final = "coordinator/scheduler.py"
 
@@ -159,5 +160,33 @@ MUTANTS: Final = (
         _QUOTAS,
         'return used.evidence.take(size + _EVIDENCE_BYTES, now_ms) or self._refuse(used, "evidence")',
         "return True",
+    ),
+    mutant(
+        "no_share_for_a_person",
+        "no person takes more than their share of a turn",
+        _PEOPLE,
+        " and spent < self._rules.time_ms_per_turn * _MS",
+        "",
+    ),
+    mutant(
+        "endless_time",
+        "a person who has used their allowance up waits",
+        _PEOPLE,
+        "                allowance.credit -= cost\n",
+        "",
+    ),
+    mutant(
+        "debtor_is_read",
+        "of a person who is in debt or has something held nothing more is read",
+        _PEOPLE,
+        "return not allowance.held and allowance.credit > 0",
+        "return allowance.filled_ms >= 0",
+    ),
+    mutant(
+        "endless_watches",
+        "a person's clients watch only so many tasks",
+        "coordinator/watchers.py",
+        "if len(watches) > self._most:",
+        "if not watches:",
     ),
 )
