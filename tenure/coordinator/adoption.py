@@ -182,9 +182,7 @@ def _adopt(turn: Turn, evidence: Evidence, by: str, note: str) -> dict[str, Any]
     """One transaction's worth: the question is answered, a new fence, the decision, the end of the task, the result."""
     report, binding = evidence.report, evidence.report.binding
     task_id = binding.task_id
-    pending = turn.store.row("pending_directive_of_task", (task_id,))
-    if pending is not None:
-        directives.deny(turn, pending[0], by, f"result {evidence.quarantine_id} is adopted instead")
+    directives.deny(turn, task_id, by, f"result {evidence.quarantine_id} is adopted instead")
     counters = turn.store.row("take_fences", (1, 0))
     fence = int(counters[0]) if counters is not None else 0
     _decide(turn, (evidence.quarantine_id, task_id), "adopt", by, note, fence)

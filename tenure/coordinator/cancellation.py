@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tenure.broker.base import WorkerAddress
-from tenure.coordinator import directives, leases
+from tenure.coordinator import directives, leases, remnants
 from tenure.coordinator.journal import Step
 from tenure.errors import UnknownTask
 from tenure.protocol.client_messages import Done
@@ -14,6 +14,7 @@ from tenure.protocol.states import TERMINAL_TASK_STATES, LeaseState, TaskState
 
 if TYPE_CHECKING:
     from tenure.coordinator.live import LiveLease
+    from tenure.coordinator.store.database import Row
     from tenure.coordinator.turn import Turn
 
 
@@ -35,10 +36,9 @@ def cancel(turn: Turn, task_id: str, by: str, reason: str) -> TaskState:
         turn.record("cancel_asked", f"{by or 'Somebody'} asked to cancel it{because}.", task_id=task_id, step=step)
     lease = turn.leases.get(task_id)
     if state is TaskState.LOST:
-        _deny_pending(turn, task_id, by)
-        return _over(turn, task_id, watcher, state, "its lease was over already")
+        directives.deny(turn, task_id, by or "cancel", "the task was cancelled")
     if lease is None:
-        return _over(turn, task_id, watcher, state, "it had not been offered to anyone")
+        return _without_lease(turn, task)
     if lease.state is LeaseState.OFFERED and lease.start == "granted":
         leases.end(turn, lease, LeaseState.RELEASED, "cancelled")
         return _over(turn, task_id, watcher, state, "it was never granted to anyone")
@@ -48,12 +48,35 @@ def cancel(turn: Turn, task_id: str, by: str, reason: str) -> TaskState:
     return TaskState.CANCELLING
 
 
-def note_unoffered(turn: Turn, task_id: str, watcher: str, who: str) -> None:
+def note_unoffered(turn: Turn, task_id: str, watcher: str, who: str, proof: str) -> None:
     """Record and tell that a task was cancelled which was still in the queue; `who` says by whom and why."""
-    proof = "it had not been offered to anyone"
     step = Step(TaskState.QUEUED, TaskState.CANCELLED)
     turn.record("cancelled", f"{who}: {proof}.", task_id=task_id, step=step)
     turn.tell(watcher, Done(task_id=task_id, state=TaskState.CANCELLED, detail=proof))
+
+
+def proof_of_rest(attempt: int, newest: int | None) -> str:
+    """Why nobody runs a task that waits in the queue for that attempt; `newest` is the attempt of its newest lease."""
+    if newest is None:
+        return "it had not been offered to anyone"
+    if newest == attempt:
+        return f"attempt {attempt} had come back before it started, and was not offered to anyone again"
+    return f"attempt {newest} was over, and no further one had been offered to anyone"
+
+
+def _without_lease(turn: Turn, task: Row) -> TaskState:
+    """Nobody has it now; CANCELLED all the same only if nothing can be left of what a revoked site had."""
+    task_id, state, watcher = task[0], TaskState(task[1]), task[9]
+    if state is TaskState.CANCELLING:
+        return state
+    until_ms = remnants.left_until_ms(turn, task_id)
+    if until_ms:
+        turn.store.run("task_state", (TaskState.CANCELLING, None, task_id, state))
+        turn.memory.remnants.cancel(task_id, until_ms)
+        return TaskState.CANCELLING
+    newest = turn.store.row("newest_lease", (task_id,))
+    proof = proof_of_rest(task[6], newest[3] if newest is not None else None)
+    return _over(turn, task_id, watcher, state, "its lease was over already" if state is TaskState.LOST else proof)
 
 
 def _over(turn: Turn, task_id: str, watcher: str, before: TaskState, proof: str) -> TaskState:
@@ -70,9 +93,3 @@ def _stop(turn: Turn, lease: LiveLease) -> None:
     for worker_id in (lease.worker_id or lease.holder or lease.directed_to, lease.parent):
         if worker_id:
             turn.out.order(WorkerAddress(lease.site, worker_id), stop)
-
-
-def _deny_pending(turn: Turn, task_id: str, by: str) -> None:
-    row = turn.store.row("pending_directive_of_task", (task_id,))
-    if row is not None:
-        directives.deny(turn, row[0], by or "cancel", "the task was cancelled")

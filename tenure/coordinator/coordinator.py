@@ -22,6 +22,7 @@ from tenure.coordinator import (
     mass_cancellation,
     recovery,
     registry,
+    remnants,
     reports,
     requests,
     scheduler,
@@ -33,11 +34,11 @@ from tenure.coordinator.intake import Intake
 from tenure.coordinator.journal import COORDINATOR, Step, person_actor, site_actor
 from tenure.coordinator.limits import InboxLimits
 from tenure.coordinator.listening import Listener
-from tenure.coordinator.quotas import Quotas
 from tenure.coordinator.people_limits import PeopleLimits
+from tenure.coordinator.quotas import Quotas
 from tenure.coordinator.turn import Memory, Outgoing, Turn
-from tenure.coordinator.wire import Wire
 from tenure.coordinator.watchers import Watchers
+from tenure.coordinator.wire import Wire
 from tenure.errors import BrokerFull, BrokerUnreachable, StoreError, StreamMissing, UsageError
 from tenure.protocol.client_messages import REQUEST
 from tenure.protocol.message import decode
@@ -135,7 +136,7 @@ class Coordinator:
             self._blind = True
             raise
         except StoreError:
-            self._memory = self._load()
+            self._reload()
             self._blind = True
             raise
         return len(received.taken)
@@ -166,8 +167,8 @@ class Coordinator:
                 scheduler.schedule(turn)
         except _REFUSED:
             LOG.exception("a turn was refused by the database; its entries are taken one by one")
-            self._memory = self._load()
-            self._one_by_one(received.taken, ends)
+            self._reload()
+            self._one_by_one([*received.taken, *received.left()], ends)
             return
         self._settle_ends(turn, ends)
         self._talk(turn, received.taken, news or [])
@@ -227,7 +228,7 @@ class Coordinator:
                 act(turn)
         except _REFUSED as error:
             LOG.exception("%s was refused by the database", what)
-            self._memory = self._load()
+            self._reload()
             turn, actor = self._new_turn(), turn.actor
             turn.actor = actor
             with turn.transaction():
@@ -292,6 +293,7 @@ class Coordinator:
             heartbeats.apply(turn, worker, beat)
         turn.memory.heard_until_ms = self._looked_ms
         sweeper.sweep(turn)
+        remnants.settle(turn)
         if turn.elapsed_ms - self._seen_ms >= _SEEN_EVERY_MS:
             self._seen_ms = turn.elapsed_ms
             rows = [(turn.now_ms - (turn.elapsed_ms - w.seen_ms), w.worker_id) for w in turn.fleet]
@@ -323,6 +325,11 @@ class Coordinator:
             out=Outgoing(epoch=self.epoch),
         )
 
+    def _reload(self) -> None:
+        """After a turn that was undone: what the store says, and the answers that were given before."""
+        answered, self._memory = self._memory.answered, self._load()
+        self._memory.answered = answered
+
     def _load(self) -> Memory:
         elapsed_ms = self._clock.elapsed_ms()
         memory = Memory(
@@ -332,14 +339,15 @@ class Coordinator:
             sites=sites.load(self._store),
             inboxes=self._limits,
             quotas=self._quotas,
+            watchers=Watchers(self._options.person_limits.watches),
             cancellations=mass_cancellation.load(self._store),
+            remnants=remnants.load(self._store, elapsed_ms),
             retention_ms=self._options.quarantine_retention_ms,
             campaigns_only=self._options.campaigns_only,
             heard_until_ms=elapsed_ms,
             wall_ahead_ms=self._wall_ahead_ms,
         )
         recovery.count_holdings(memory)
-            watchers=Watchers(self._options.person_limits.watches),
         memory.ready.update(str(row[0]) for row in self._store.rows("queued_capabilities"))
         return memory
 

@@ -112,9 +112,8 @@ def deny(turn: Turn, task_id: str, by: str, note: str) -> None:
         return
     _deny(turn, row[0], by, note)
     step = Step(DirectiveState.PENDING, DirectiveState.DENIED, reason=note)
-    turn.record(
-        "retry_denied", f"Directive {row[0]}: attempt {row[2]} is denied by {by} ({note}).", task_id=task_id, step=step
-    )
+    text = f"Directive {row[0]}: attempt {row[2]} is denied by {by} ({note})."
+    turn.record("retry_denied", text, task_id=task_id, step=step)
 
 
 def _deny(turn: Turn, directive_id: str, by: str, note: str) -> None:

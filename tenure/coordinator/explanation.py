@@ -139,6 +139,8 @@ def _next(turn: Turn, task: Row, envelope: Envelope) -> Line:
         text = f"It is LOST and waits for you: `tenure directives approve {task_id}` runs it again, `deny` ends it."
     elif state is TaskState.CANCELLING:
         text = "It is CANCELLING (unconfirmed): the worker has not proved its end, and the lease is not over yet."
+        if turn.leases.get(task_id) is None:
+            text = "It is CANCELLING (unconfirmed): its site was revoked, and may run it until the lease would be over."
     elif state in {TaskState.OFFERED, TaskState.RUNNING}:
         lease = turn.leases.get(task_id)
         far = f", {lease.progress}" if lease is not None and lease.progress is not None else ""

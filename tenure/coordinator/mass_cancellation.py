@@ -144,8 +144,8 @@ def spared(turn: Turn, candidates: Sequence[Candidate]) -> list[Candidate]:
             free.append(candidate)
             continue
         with _acting_for(turn, order):
-            cancellation.cancel(turn, task_id, order.asked_by, order.reason)
-        _write_down(turn, order, 1, 0)
+            state = cancellation.cancel(turn, task_id, order.asked_by, order.reason)
+        _write_down(turn, order, *_counts([state]))
     return free
 
 
@@ -193,21 +193,31 @@ def _step(turn: Turn, order: MassCancellation) -> bool:
 def _cancel_portion(turn: Turn, order: MassCancellation, until: int) -> tuple[int, int]:
     """How many were cancelled, and how many are being stopped."""
     if order.stage is TaskState.QUEUED:
-        return _cancel_queued(turn, order, until), 0
-    ends = [
+        return _cancel_queued(turn, order, until)
+    return _counts(_cancel_each(turn, order, until))
+
+
+def _cancel_each(turn: Turn, order: MassCancellation, until: int) -> list[TaskState]:
+    return [
         cancellation.cancel(turn, task_id, order.asked_by, order.reason)
         for (task_id,) in turn.store.rows("covered_portion", order.portion(until))
     ]
+
+
+def _counts(ends: Sequence[TaskState]) -> tuple[int, int]:
     return ends.count(TaskState.CANCELLED), ends.count(TaskState.CANCELLING)
 
 
-def _cancel_queued(turn: Turn, order: MassCancellation, until: int) -> int:
+def _cancel_queued(turn: Turn, order: MassCancellation, until: int) -> tuple[int, int]:
+    """In one statement all but those that a revoked site may still be running, which are looked at one by one."""
     rows = turn.store.rows("cancel_queued", order.portion(until) | {"now_ms": turn.now_ms})
     who = f"{order.asked_by or 'Somebody'} cancelled it{order.because}"
     turn.memory.directed_ready, turn.memory.directed_passed = True, 0  # places in that queue have changed
-    for task_id, watcher in rows:
-        cancellation.note_unoffered(turn, task_id, watcher, who)
-    return len(rows)
+    for task_id, watcher, attempt, newest in rows:
+        proof = cancellation.proof_of_rest(attempt, newest)
+        cancellation.note_unoffered(turn, task_id, watcher, who, proof)
+    cancelled, stopping = _counts(_cancel_each(turn, order, until))
+    return len(rows) + cancelled, stopping
 
 
 def _write_down(turn: Turn, order: MassCancellation, cancelled: int, stopping: int) -> None:

@@ -85,11 +85,12 @@ def take(turn: Turn, person: str, request: Request) -> None:
     client, principal = word_for(person, request.client_id), rights.principal_of(person, request)
     request = request.model_copy(update={"client_id": client, "principal": principal})
     turn.actor = person_actor(person, principal)
-    reply = turn.memory.answered.get((client, request.request_id))
+    asked = (client, request.request_id)
+    reply = turn.out.answered.get(asked) or turn.memory.answered.get(asked)
     if reply is None:
         reply = _reply(turn, person, request)
         if isinstance(request.ask, _ONCE):
-            turn.memory.keep_answer(client, reply)
+            turn.out.answered[asked] = reply
     turn.out.reply(client, reply)
 
 

@@ -144,6 +144,7 @@ def _take_away(turn: Turn, lease: LiveLease) -> bool:
     if lease.stopping:
         return False
     leases.end(turn, lease, LeaseState.RELEASED, Cause.SITE_REVOKED)
+    turn.memory.remnants.note(lease.task_id, turn.elapsed_ms + expiry_ms(lease.ttl_ms))
     loss = directives.Loss(Cause.SITE_REVOKED, f"its site {lease.site} was revoked", expiry_ms(lease.ttl_ms))
     directives.after_loss(turn, lease, loss)
     return True

@@ -19,7 +19,7 @@ from tenure.protocol.client_messages import MAIL, Done, Mail, Notice, Reply
 from tenure.protocol.control_messages import CONTROL, Control
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
 
     from tenure.broker.base import Publication, Stream, StreamEntry, WorkerAddress
     from tenure.clock import Entropy
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tenure.coordinator.mass_cancellation import MassCancellation
     from tenure.coordinator.membership import Sites
     from tenure.coordinator.quotas import Quotas
+    from tenure.coordinator.remnants import Remnants
     from tenure.coordinator.store.database import Database, Row
     from tenure.protocol.control_messages import Order
 
@@ -59,6 +60,7 @@ class Memory:
     inboxes: InboxLimits
     quotas: Quotas
     sites: Sites
+    remnants: Remnants
     cancellations: list[MassCancellation]
     """Requests to cancel many tasks that are under way, in order."""
     watchers: Watchers = field(default_factory=Watchers)
@@ -89,11 +91,12 @@ class Memory:
     next_due_ms: int = 0
     """Wall-clock moment at which a delayed task becomes ready; 0 when unknown, -1 when there is none."""
 
-    def keep_answer(self, client_id: str, reply: Reply) -> None:
-        """Keep the reply to a step, for when the client has not heard it and repeats the request."""
-        self.answered[client_id, reply.request_id] = reply
-        if len(self.answered) > _ANSWERS_KEPT:
-            del self.answered[next(iter(self.answered))]
+    def keep_answers(self, answered: Mapping[tuple[str, str], Reply]) -> None:
+        """Keep the replies to steps, for when a client has not heard one and repeats its request."""
+        for asked, reply in answered.items():
+            self.answered[asked] = reply
+            if len(self.answered) > _ANSWERS_KEPT:
+                del self.answered[next(iter(self.answered))]
 
     def is_first_refusal(self, who: str, why: str) -> bool:
         """Whether this refusal is to be recorded: it was not made before, and there are not too many already.
@@ -128,9 +131,11 @@ class Outgoing:
     """A collection that begins to read what it has to keep."""
     gathered: bool = False
     """Whether a collection has read all that it has to keep."""
-
+    answered: dict[tuple[str, str], Reply] = field(default_factory=dict[tuple[str, str], Reply])
+    """Replies to steps that may not be taken twice, to be kept once they are committed."""
     mailings: list[Mailing] = field(default_factory=list["Mailing"])
     """Orders, replies and notices as bytes, once they are sealed."""
+
     def order(self, worker: WorkerAddress, order: Order) -> None:
         """Tell a worker something."""
         self.orders.setdefault(worker, []).append(order)
@@ -223,8 +228,9 @@ class Turn:
         with self.store.transaction():
             yield
             seal(self)
-
             self.out.seal()
+        self.memory.keep_answers(self.out.answered)
+
     def record(
         self, kind: str, text: str, *, task_id: str | None = None, worker_id: str | None = None, step: Step = NO_STEP
     ) -> None:

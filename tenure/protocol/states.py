@@ -94,7 +94,9 @@ class ChargeState(StrEnum):
 
 TASK: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
-        TaskState.QUEUED: frozenset({TaskState.OFFERED, TaskState.CANCELLED, TaskState.SUCCEEDED}),
+        TaskState.QUEUED: frozenset(
+            {TaskState.OFFERED, TaskState.CANCELLED, TaskState.CANCELLING, TaskState.SUCCEEDED}
+        ),
         TaskState.OFFERED: frozenset({TaskState.RUNNING, TaskState.QUEUED, TaskState.CANCELLING, TaskState.CANCELLED}),
         TaskState.RUNNING: frozenset(
             {
@@ -106,7 +108,15 @@ TASK: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
             }
         ),
         TaskState.CANCELLING: frozenset({TaskState.CANCELLED, TaskState.SUCCEEDED, TaskState.FAILED}),
-        TaskState.LOST: frozenset({TaskState.QUEUED, TaskState.SUCCEEDED, TaskState.ABANDONED, TaskState.CANCELLED}),
+        TaskState.LOST: frozenset(
+            {
+                TaskState.QUEUED,
+                TaskState.SUCCEEDED,
+                TaskState.ABANDONED,
+                TaskState.CANCELLED,
+                TaskState.CANCELLING,
+            }
+        ),
         TaskState.SUCCEEDED: frozenset(),
         TaskState.FAILED: frozenset(),
         TaskState.CANCELLED: frozenset(),
@@ -115,7 +125,8 @@ TASK: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
 )
 """RUNNING -> QUEUED is a failed attempt whose directive was approved, or an assignment given back unstarted.
 
-QUEUED or LOST -> SUCCEEDED happens only by the adoption of a quarantined result.
+QUEUED or LOST -> SUCCEEDED happens only by the adoption of a quarantined result; QUEUED or LOST -> CANCELLING is a
+cancel while a site that was revoked may still be running the last attempt.
 """
 
 LEASE: Final[Mapping[str, frozenset[str]]] = MappingProxyType(

@@ -118,6 +118,14 @@ def test_a_loss_and_the_decision_about_it_are_on_record(fleet: ScriptedFleet) ->
     assert events(fleet, kind="lost")[0]["reason"] == "lease_expired"
 
 
+def test_a_question_that_a_cancel_has_answered_is_denied_on_record(fleet: ScriptedFleet) -> None:
+    task = lost(fleet)
+    fleet.client.cancel(task)
+    assert ("retry_denied", "person:default/ada", "PENDING", "DENIED") in steps(fleet, task)
+    (denied,) = events(fleet, kind="retry_denied")
+    assert denied["reason"] == "the task was cancelled"
+
+
 def test_what_a_retry_budget_allows_is_the_decision_of_that_policy(fleet: ScriptedFleet) -> None:
     task = lost(fleet, retry=Retry(lost=1))
     assert ("retry_allowed", "policy:retry", "PENDING", "APPROVED") in steps(fleet, task)

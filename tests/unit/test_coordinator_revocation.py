@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tenure.broker.base import Stream, WorkerAddress
+from tenure.protocol.cancellation_messages import CancelMany
 from tenure.protocol.client_messages import Adopt
 from tenure.protocol.control_messages import Drain, Stop
 from tenure.protocol.envelope import Retry
@@ -128,6 +129,80 @@ def test_what_is_being_cancelled_there_is_over_when_its_lease_is(fleet: Scripted
 
     assert fleet.records.state(task) == "CANCELLED"
     assert fleet.records.result(task) is None
+
+
+@pytest.mark.parametrize("lost", [0, 1], ids=["held", "queued again"])
+@pytest.mark.parametrize("start", ["granted", "claimed"])
+def test_cancelled_is_not_said_while_the_site_may_run_it(fleet: ScriptedFleet, lost: int, start: Any) -> None:
+    worker = at_north(fleet)
+    task = fleet.submit(retry=Retry(lost=lost), start=start)
+    worker.claim()
+    revoke(fleet)
+    worker.alive = False
+    assert fleet.records.state(task) == ("QUEUED" if lost else "LOST")
+    fleet.live(2_000)
+
+    assert fleet.client.cancel(task).rows[0]["state"] == "CANCELLING"
+    assert "its site was revoked" in fleet.client.explain(task)[-1]
+    assert fleet.client.cancel(task).rows[0]["state"] == "CANCELLING"
+    fleet.live(EXPIRY_MS - 3_000)
+    assert fleet.records.state(task) == "CANCELLING"
+    assert "CANCELLED" not in {str(done.state) for done in fleet.client.read()}
+    fleet.live(3_000)
+
+    assert fleet.records.state(task) == "CANCELLED"
+    assert "would have run out by now" in fleet.client.explain(task)[-2]
+    assert str(fleet.client.read()[-1].state) == "CANCELLED"
+
+
+def test_a_coordinator_that_begins_waits_a_full_term_for_it(fleet: ScriptedFleet) -> None:
+    worker = at_north(fleet)
+    tasks = [fleet.submit(), fleet.submit()]
+    worker.window = 2
+    worker.beat()
+    fleet.live(1_000)
+    worker.claim()
+    worker.alive = False
+    revoke(fleet)
+    lost = next(task for task in tasks if fleet.records.state(task) == "LOST")
+    fleet.restart()
+    fleet.live(5_000)
+    assert fleet.client.cancel(lost).rows[0]["state"] == "CANCELLING"
+    fleet.restart()
+    fleet.live(EXPIRY_MS - 1_000)
+    assert fleet.records.state(lost) == "CANCELLING"
+    fleet.live(3_000)
+
+    assert fleet.records.state(lost) == "CANCELLED"
+
+
+def test_long_after_the_revocation_a_cancel_needs_no_more_time(fleet: ScriptedFleet) -> None:
+    worker = at_north(fleet)
+    task = fleet.submit()
+    worker.claim()
+    worker.alive = False
+    revoke(fleet)
+    fleet.live(EXPIRY_MS + 2_000)
+
+    assert fleet.client.cancel(task).rows[0]["state"] == "CANCELLED"
+    assert "its lease was over already" in fleet.client.explain(task)[-2]
+
+
+def test_a_request_to_cancel_many_waits_for_what_a_revoked_site_may_run(fleet: ScriptedFleet) -> None:
+    worker = at_north(fleet)
+    task = fleet.submit(retry=Retry(lost=1))
+    worker.claim()
+    worker.alive = False
+    revoke(fleet)
+    waiting = fleet.submit()
+    fleet.client.ask(CancelMany(run="r1", reason="wrong grid"))
+    fleet.live(2_000)
+
+    assert (fleet.records.state(task), fleet.records.state(waiting)) == ("CANCELLING", "CANCELLED")
+    ((cancelled, stopping),) = fleet.records.rows("SELECT cancelled, stopping FROM cancellation")
+    assert (cancelled, stopping) == (1, 1)
+    fleet.live(EXPIRY_MS)
+    assert fleet.records.state(task) == "CANCELLED"
 
 
 def test_a_result_of_a_revoked_site_is_evidence_that_nobody_can_adopt(fleet: ScriptedFleet) -> None:

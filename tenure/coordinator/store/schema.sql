@@ -27,13 +27,14 @@ CREATE TABLE transition (
 
 INSERT INTO transition (machine, before, after) VALUES
     ('task', 'QUEUED', 'OFFERED'), ('task', 'QUEUED', 'CANCELLED'), ('task', 'QUEUED', 'SUCCEEDED'),
+    ('task', 'QUEUED', 'CANCELLING'),
     ('task', 'OFFERED', 'RUNNING'), ('task', 'OFFERED', 'QUEUED'), ('task', 'OFFERED', 'CANCELLING'),
     ('task', 'OFFERED', 'CANCELLED'),
     ('task', 'RUNNING', 'SUCCEEDED'), ('task', 'RUNNING', 'FAILED'), ('task', 'RUNNING', 'CANCELLING'),
     ('task', 'RUNNING', 'LOST'), ('task', 'RUNNING', 'QUEUED'),
     ('task', 'CANCELLING', 'CANCELLED'), ('task', 'CANCELLING', 'SUCCEEDED'), ('task', 'CANCELLING', 'FAILED'),
     ('task', 'LOST', 'QUEUED'), ('task', 'LOST', 'SUCCEEDED'), ('task', 'LOST', 'ABANDONED'),
-    ('task', 'LOST', 'CANCELLED'),
+    ('task', 'LOST', 'CANCELLED'), ('task', 'LOST', 'CANCELLING'),
     ('lease', 'OFFERED', 'ACTIVE'), ('lease', 'OFFERED', 'RELEASED'),
     ('lease', 'ACTIVE', 'COMPLETED'), ('lease', 'ACTIVE', 'EXPIRED'), ('lease', 'ACTIVE', 'RELEASED'),
     ('worker', 'ACTIVE', 'STALE'), ('worker', 'ACTIVE', 'DRAINING'), ('worker', 'ACTIVE', 'OFFLINE'),
@@ -333,7 +334,7 @@ CREATE TABLE quarantine (
     report TEXT NOT NULL,
     received_at_ms INTEGER NOT NULL,
     outputs TEXT,
-    UNIQUE (task_id, fence, worker_id, nonce)
+    UNIQUE (task_id, fence, site_id, worker_id, nonce)
 ) STRICT;
 
 CREATE INDEX quarantine_with_files ON quarantine (received_at_ms) WHERE outputs IS NOT NULL;

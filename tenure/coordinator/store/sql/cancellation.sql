@@ -33,7 +33,7 @@ UPDATE cancellation SET stage = ?, at_capability = ?, at_position = ?, cancelled
 WHERE cancellation_id = ? AND state = 'OPEN';
 
 -- name: cancellation_done
--- OPEN to DONE: nothing that it covers can run any more.
+-- OPEN to DONE: everything that it covers has ended or is told to stop, and nothing of it can be offered any more.
 UPDATE cancellation SET state = 'DONE', ended_at_ms = ? WHERE cancellation_id = ? AND state = 'OPEN';
 
 -- name: next_open_capability
@@ -50,15 +50,19 @@ SELECT MAX(position) FROM (
     ORDER BY position LIMIT ?);
 
 -- name: cancel_queued
--- QUEUED to CANCELLED for a portion of what a cancellation covers: nobody has been offered it. One statement for all of
--- them takes a third of the time.
+-- QUEUED to CANCELLED for a portion of what a cancellation covers: nobody has it, and nobody can still be running an
+-- attempt that was taken from a revoked site. One statement for all of them takes a third of the time.
 UPDATE task SET state = 'CANCELLED', ended_at_ms = :now_ms
 WHERE state = 'QUEUED' AND state NOT IN ('SUCCEEDED', 'FAILED', 'CANCELLED', 'ABANDONED') AND capability = :at_capability
       AND position > :after AND position <= :until
       AND (:run IS NULL OR run = :run) AND (:principal IS NULL OR principal = :principal)
       AND (:campaign IS NULL OR EXISTS (
           SELECT 1 FROM charge c WHERE c.task_id = task.task_id AND c.campaign = :campaign))
-RETURNING task_id, watcher;
+      AND (next_attempt = 1 OR NOT EXISTS (
+          SELECT 1 FROM lease l
+          WHERE l.task_id = task.task_id AND l.cause = 'site_revoked' AND l.worker_id IS NOT NULL))
+RETURNING task_id, watcher, next_attempt,
+          (SELECT l.attempt FROM lease l WHERE l.task_id = task.task_id ORDER BY l.fence DESC LIMIT 1);
 
 -- name: covered_portion
 -- A portion of what a cancellation covers in another state.

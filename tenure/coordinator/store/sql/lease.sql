@@ -58,6 +58,16 @@ SELECT COUNT(*) FROM lease
 WHERE task_id = ? AND attempt = ? AND state = 'RELEASED' AND worker_id IS NULL
       AND cause NOT IN ('unstarted', 'drained', 'launch_refused', 'site_revoked');
 
+-- name: newest_lease
+-- How the newest lease on a task is or ended.
+SELECT cause, worker_id, ttl_ms, attempt FROM lease WHERE task_id = ? ORDER BY fence DESC LIMIT 1;
+
+-- name: cancelling_without_lease
+-- Tasks that are being cancelled although no lease on them is live: their site was revoked.
+SELECT t.task_id, t.envelope FROM task t
+WHERE t.state = 'CANCELLING' AND t.state NOT IN ('SUCCEEDED', 'FAILED', 'CANCELLED', 'ABANDONED')
+      AND NOT EXISTS (SELECT 1 FROM lease l WHERE l.task_id = t.task_id AND l.state IN ('OFFERED', 'ACTIVE'));
+
 -- name: newest_fence
 -- The highest fence ever published for a task.
 SELECT MAX(fence) FROM lease WHERE task_id = ?;
