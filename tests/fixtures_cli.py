@@ -84,6 +84,8 @@ class FakeFleet:
     """By key."""
     ends: Callable[[Any], Any] | None = None
     """Called with the work of a fresh task; its answer is a value, or an exception to fail with, or None to go on."""
+    on_credentials: Callable[[FakeFleet], None] = lambda _: None
+    """Called before the credentials on record are told: somebody else may have changed them."""
 
     def __post_init__(self) -> None:
         self.contents = Contents(lambda: self.store, ManualClock(), SeededEntropy(2))
@@ -143,7 +145,15 @@ class FakeFleet:
             return self.rows.get(name) or [{"now_ms": self.now_ms}]
         if isinstance(request, Query) and dict(request.where).keys() == {"key"}:
             return [{"task_id": "x"}] if dict(request.where)["key"] in self.tasks else []
+        if isinstance(request, Query) and name == "credentials":
+            return self._credentials(dict(request.where))[: request.limit]
         return self.rows.get(name, [])
+
+    def _credentials(self, where: dict[str, str]) -> list[dict[str, Any]]:
+        self.on_credentials(self)
+        after = where.pop("after", "")
+        found = self.rows.get("credentials", [])
+        return [row for row in found if row["name"] > after and where.items() <= row.items()]
 
 
 @dataclass

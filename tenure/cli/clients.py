@@ -79,6 +79,20 @@ def show_client(desk: Desk, person: str) -> None:
     print_one(desk, LISTING, person)
 
 
+@clients.command("role")
+@click.argument("person")
+@click.argument("role", type=click.Choice(ROLES))
+@provisioner_option
+@with_desk
+def change_role(desk: Desk, person: str, role: str, provisioners: tuple[Path, ...]) -> None:
+    """Give a person another role. What was submitted in the old one goes on."""
+    from tenure.protocol.principal_messages import ChangeRole, Role
+
+    ask = ChangeRole(person=person, role=Role(role))
+    told = principal_steps.change(desk, CLIENTS, person, provisioners, ask)
+    desk.output.answer(told, f"{person} is {told['role']} now.")
+
+
 @clients.command("rotate")
 @click.argument("person")
 @click.option("--finish", is_flag=True, help="End every credential but the newest.")

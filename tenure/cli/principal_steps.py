@@ -1,8 +1,9 @@
-"""Issuing, rotating, revoking and syncing: the coordinator first, then every node of the broker, then the file.
+"""Issuing, granting, rotating, revoking, syncing: the coordinator first, then every node of the broker, then the file.
 
 The order is what makes each step safe to break off. What the coordinator has on record without a user at the broker
 lets nobody in, and `sync` or `rotate` mends it. What is revoked is refused by the coordinator at once, whether or not
-the broker could be reached.
+the broker could be reached. Two operators may be at it at the same time: after users were made the record is read
+again, so that nobody makes again what somebody else has ended meanwhile.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 _MOST: Final = 10_000
-_TOLD: Final = ("holder", "name", "kind", "role", "capabilities", "most_leases")
+_TOLD: Final = ("holder", "name", "kind", "role", "capabilities", "devices", "most_leases")
+_ROUNDS: Final = 10
+"""How often the record may change while users are made by it."""
 
 
 @final
@@ -73,10 +76,22 @@ def finish(desk: Desk, noun: Noun, name: str, form: CredentialForm) -> None:
         )
     with _nodes(desk, form.provisioners) as (_, nodes):
         row = _asked(desk, RetireCredentials(holder=noun.holder, name=name))
-        _put(desk, nodes, [_grant(desk, row)])
+        _put_one(desk, noun, nodes, row)
         nodes.disconnect(_principal(desk, noun, name))
     text = f"Only the newest credential of {noun.holder} {name} is good now."
     desk.output.answer({"holder": noun.holder, "name": name, "state": row["state"]}, text)
+
+
+def change(desk: Desk, noun: Noun, name: str, provisioners: Sequence[Path], ask: Ask) -> Row:
+    """Have a holder be granted something else from now on; its connections stay. Answers what is on record now."""
+    with _nodes(desk, provisioners) as (_, nodes):
+        row = _asked(desk, ask)
+        try:
+            _put_one(desk, noun, nodes, row)
+        except BrokerError as error:
+            remedy = f"Run `tenure {noun.group} sync {name}` when the broker answers"
+            raise type(error)(f"That is on record of {noun.holder} {name}, but {error.message}", remedy) from error
+    return {key: row[key] for key in _TOLD if key in row}
 
 
 def revoke(desk: Desk, noun: Noun, name: str, provisioners: Sequence[Path], reason: str) -> None:
@@ -107,14 +122,15 @@ def sync(desk: Desk, noun: Noun, provisioners: Sequence[Path], names: Sequence[s
     with _nodes(desk, provisioners) as (_, nodes):
         # Before the record is read: whoever is issued in between is on record, and is not taken for somebody gone.
         there = {each.name for each in nodes.users(desk.settings.namespace) if each.part == noun.part}
-        wanted = {row["name"]: _grant(desk, row) for row in on_record(desk, noun)}
+        wanted = {row["name"]: row for row in on_record(desk, noun)}
         gone = sorted(there - wanted.keys() - unrecorded())
         if unknown := sorted(set(names) - wanted.keys() - set(gone)):
             raise UnknownPrincipal(f"there is no {noun.holder} {unknown[0]}", f"See `tenure {noun.group} list`")
         chosen = set(names) or wanted.keys() | set(gone)
         made, ended = sorted(chosen & wanted.keys()), sorted(chosen & set(gone))
-        _put(desk, nodes, [wanted[name] for name in made])
+        revoked = _put(desk, noun, nodes, [wanted[name] for name in made])
         nodes.drop(*(_principal(desk, noun, name) for name in ended))
+        made, ended = [name for name in made if name not in revoked], [*ended, *revoked]
     rows = [{"name": name, "step": step} for names, step in ((made, "made"), (ended, "ended")) for name in names]
     if desk.output.as_json:
         desk.output.json(rows)
@@ -125,21 +141,32 @@ def sync(desk: Desk, noun: Noun, provisioners: Sequence[Path], names: Sequence[s
         desk.output.say(f"There are no {noun.group} with credentials.")
 
 
-def on_record(desk: Desk, noun: Noun) -> list[Row]:
-    """The holders that the broker should let in, each with the digests of its secrets.
+def on_record(desk: Desk, noun: Noun, name: str | None = None) -> list[Row]:
+    """The holders that the broker should let in, or one of them, each with the digests of its secrets.
+
+    They are read in as many pages as it takes: what is missing must not be taken for revoked.
 
     Raises:
-        UsageError: they do not fit into one answer; what is missing from it must not be taken for revoked.
+        UsageError: one alone does not fit into an answer.
     """
     from tenure.protocol.client_messages import Query
 
-    reply = desk.ask(Query(what="credentials", where=(("holder", noun.holder),), limit=_MOST))
-    if reply.warnings or len(reply.rows) == _MOST:
-        raise UsageError(f"there are too many {noun.group} for one answer", "Use another namespace for some of them")
+    where = (("holder", noun.holder), *([("name", name)] if name is not None else []))
     found: dict[str, Row] = {}
-    for row in reply.rows:
-        found.setdefault(row["name"], {**row, "secret_digests": []})["secret_digests"].append(row["secret_digest"])
-    return list(found.values())
+    after: tuple[tuple[str, str], ...] = ()
+    while True:
+        reply = desk.ask(Query(what="credentials", where=(*where, *after), limit=_MOST))
+        is_cut = bool(reply.warnings) or len(reply.rows) == _MOST
+        # The last one of a page may have more secrets on the next: it is read again from there.
+        split = reply.rows[-1]["name"] if is_cut and reply.rows else None
+        whole = [row for row in reply.rows if row["name"] != split]
+        for row in whole:
+            found.setdefault(row["name"], {**row, "secret_digests": []})["secret_digests"].append(row["secret_digest"])
+        if not is_cut:
+            return list(found.values())
+        if not whole:
+            raise UsageError(f"the credentials of {split} do not fit into one answer", "Ask whoever runs the fleet")
+        after = (("after", whole[-1]["name"]),)
 
 
 def unrecorded() -> frozenset[str]:
@@ -177,16 +204,44 @@ def _hand_over(
         url = form.url_for(urls[0], _principal(desk, noun, name).user, secret)
         row = _asked(desk, make_ask(digest_of(secret)))
         try:
-            _put(desk, nodes, [_grant(desk, row)])
+            _put_one(desk, noun, nodes, row)
         except BrokerError as error:
             remedy = f"It is on record, but lets nobody in: `tenure {noun.group} rotate {name}` when the broker answers"
             raise type(error)(error.message, remedy) from error
     form.give(desk, url, {key: row[key] for key in _TOLD if row.get(key)})
 
 
-def _put(desk: Desk, nodes: Nodes, grants: Sequence[Grant]) -> None:
-    if not nodes.put(*grants) and grants:
+def _put_one(desk: Desk, noun: Noun, nodes: Nodes, row: Row) -> None:
+    if _put(desk, noun, nodes, [row]):
+        raise UnknownPrincipal(
+            f"the {noun.holder} {row['name']} was revoked meanwhile", f"See `tenure {noun.group} show {row['name']}`"
+        )
+
+
+def _put(desk: Desk, noun: Noun, nodes: Nodes, rows: Sequence[Row]) -> list[str]:
+    """Make users as the record has them, until it says that they are; those that it has no more are ended.
+
+    Answers who was ended: somebody else has revoked them since the record was read.
+    """
+    wanted = {str(row["name"]): _grant(desk, row) for row in rows}
+    keeps, gone = True, set[str]()
+    for _ in range(_ROUNDS):
+        if not wanted:
+            break
+        keeps = nodes.put(*wanted.values())
+        (name, *others) = wanted
+        now = {str(row["name"]): _grant(desk, row) for row in on_record(desk, noun, None if others else name)}
+        if revoked := wanted.keys() - now.keys():
+            nodes.drop(*(_principal(desk, noun, each) for each in sorted(revoked)))
+            gone |= revoked
+        wanted = {name: now[name] for name, grant in wanted.items() if name in now and _differ(grant, now[name])}
+    if not keeps:
         desk.remark("The broker has no file of its users: after a restart of it, run `sites sync` and `clients sync`.")
+    return sorted(gone)
+
+
+def _differ(one: Grant, other: Grant) -> bool:
+    return (one.rights, set(one.digests)) != (other.rights, set(other.digests))
 
 
 @contextmanager

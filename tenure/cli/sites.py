@@ -46,10 +46,39 @@ class IssueForm:
 
     kind: str
     capabilities: tuple[str, ...]
+    devices: tuple[str, ...]
     most_leases: int
     provisioners: tuple[Path, ...]
     out: Path | None
     address: str | None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class GrantForm:
+    """The options of `tenure sites grant`."""
+
+    capabilities: tuple[str, ...]
+    devices: tuple[str, ...]
+    most_leases: int | None
+    provisioners: tuple[Path, ...]
+
+
+_capabilities: Final = click.option(
+    "--capability",
+    "capabilities",
+    multiple=True,
+    required=True,
+    metavar="NAME",
+    help="What its workers may offer; may be repeated.",
+)
+_devices: Final = click.option(
+    "--device",
+    "devices",
+    multiple=True,
+    metavar="NAME",
+    help="A device that its workers may have the label of; may be repeated. Without any: none.",
+)
 
 
 @click.group()
@@ -60,14 +89,8 @@ def sites() -> None:
 @sites.command("issue")
 @click.argument("site")
 @click.option("--kind", type=click.Choice(KINDS), default="compute", show_default=True, help="What it is.")
-@click.option(
-    "--capability",
-    "capabilities",
-    multiple=True,
-    required=True,
-    metavar="NAME",
-    help="What its workers may offer; may be repeated.",
-)
+@_capabilities
+@_devices
 @click.option(
     "--most-leases",
     type=click.IntRange(0),
@@ -88,6 +111,7 @@ def issue(desk: Desk, /, site: str, **options: object) -> None:
             site=site,
             site_kind=SiteKind(form.kind),
             capabilities=form.capabilities,
+            devices=form.devices,
             most_leases=form.most_leases,
             secret_digest=digest,
         )
@@ -111,6 +135,30 @@ def list_sites(desk: Desk, state: str | None, kind: str | None, limit: int) -> N
 def show_site(desk: Desk, site: str) -> None:
     """Show all that is known about a site."""
     print_one(desk, LISTING, site)
+
+
+@sites.command("grant")
+@click.argument("site")
+@_capabilities
+@_devices
+@click.option(
+    "--most-leases",
+    type=click.IntRange(0),
+    metavar="N",
+    help="How many tasks it may hold at once; 0: as many as its workers want. As before when not given.",
+)
+@provisioner_option
+@with_desk
+def grant(desk: Desk, /, site: str, **options: object) -> None:
+    """Grant a site these capabilities and devices, and no others from now on. What runs there goes on."""
+    from tenure.protocol.principal_messages import GrantSite
+
+    form = collect(GrantForm, options)
+    ask = GrantSite(site=site, capabilities=form.capabilities, devices=form.devices, most_leases=form.most_leases)
+    told = principal_steps.change(desk, SITES, site, form.provisioners, ask)
+    devices = f" with {', '.join(told['devices'])}" if told["devices"] else ""
+    most = f", and may hold {told['most_leases']} tasks at once" if told["most_leases"] else ""
+    desk.output.answer(told, f"Site {site} is granted {', '.join(told['capabilities'])}{devices}{most}.")
 
 
 @sites.command("rotate")

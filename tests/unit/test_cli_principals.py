@@ -12,7 +12,16 @@ import pytest
 from tenure.broker.principals import Principal
 from tenure.errors import BrokerRefused, BrokerUnreachable, NameTaken
 from tenure.protocol.client_messages import Query
-from tenure.protocol.principal_messages import AddCredential, IssuePerson, IssueSite, RetireCredentials, Revoke, Role
+from tenure.protocol.principal_messages import (
+    AddCredential,
+    ChangeRole,
+    GrantSite,
+    IssuePerson,
+    IssueSite,
+    RetireCredentials,
+    Revoke,
+    Role,
+)
 from tests.fixtures_cli import START_MS, CommandLine, FakeFleet, Printed
 
 LAB, ADA = Principal("main", "site", "lab"), Principal("main", "client", "ada")
@@ -22,6 +31,7 @@ SITE: dict[str, Any] = {
     "state": "ACTIVE",
     "kind": "lab",
     "capabilities": ["cpu"],
+    "devices": [],
     "most_leases": 0,
     "secret_digests": ["a" * 64],
 }
@@ -37,6 +47,14 @@ CREDENTIALS: list[dict[str, Any]] = [
     {"holder": "site", "name": "lab", "secret_digest": "c" * 64, "capabilities": ["cpu"], "role": None},
 ]
 
+OF_ADA: dict[str, Any] = {
+    "holder": "person",
+    "name": "ada",
+    "secret_digest": "b" * 64,
+    "capabilities": [],
+    "role": "observer",
+}
+
 
 @pytest.fixture
 def tenure(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> CommandLine:
@@ -46,7 +64,9 @@ def tenure(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> CommandLine:
         "add_credential": [SITE],
         "retire_credentials": [SITE],
         "revoke": [SITE | {"state": "REVOKED", "secret_digests": [], "released": 2}],
-        "credentials": CREDENTIALS,
+        "credentials": [CREDENTIALS[0], OF_ADA],
+        "grant_site": [SITE | {"devices": ["laser"], "most_leases": 3}],
+        "change_role": [PERSON],
         "sites": [{"site": "lab", "kind": "lab", "state": "ACTIVE", "capabilities": ["cpu"], "health": "ok"}],
         "clients": [{"person": "ada", "role": "observer", "state": "ACTIVE", "issued_at_ms": START_MS}],
     }
@@ -262,6 +282,7 @@ def test_a_broker_that_cannot_be_reached_does_not_keep_the_coordinator_from_refu
 
 
 def test_sync_makes_what_is_on_record_and_ends_what_is_not(tenure: CommandLine, provisioner: str) -> None:
+    tenure.fleet.rows["credentials"] = CREDENTIALS
     tenure.nodes.there = {
         Principal("main", "site", "gone"),
         Principal("main", "site", "default"),
@@ -288,6 +309,80 @@ def test_a_record_that_did_not_fit_ends_nobody(tenure: CommandLine, provisioner:
     tenure.nodes.there = {Principal("main", "site", "gone")}
     printed = tenure("sites", "sync", "--provisioner-url-file", provisioner)
     assert (printed.code, tenure.nodes.steps) == (2, [])
+
+
+def test_a_record_of_any_length_is_read_in_pages(tenure: CommandLine, provisioner: str) -> None:
+    names = [f"s{number:05d}" for number in range(7_000)]
+    rows = [row | {"name": name} for name in names for row in CREDENTIALS]
+    tenure.fleet.rows["credentials"] = rows
+    printed = tenure("sites", "sync", "--json", "--provisioner-url-file", provisioner)
+    assert printed.code == 0, printed.err
+    assert [row["name"] for row in printed.json()] == names
+    assert {len(grant.digests) for grant in tenure.nodes.grants.values()} == {2}
+
+
+# --- two at once -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["rotate lab", "rotate lab --finish", "grant lab --capability cpu", "sync lab"])
+def test_who_is_revoked_while_its_user_is_made_is_not_let_in_by_that(
+    tenure: CommandLine, provisioner: str, command: str
+) -> None:
+    def revoked(fleet: FakeFleet) -> None:
+        if LAB in tenure.nodes.there:
+            fleet.rows["credentials"] = [OF_ADA]
+
+    tenure.fleet.on_credentials = revoked
+    printed = tenure("sites", *command.split(), "--provisioner-url-file", provisioner)
+    assert tenure.nodes.there == set()
+    assert tenure.nodes.steps == ["put tenure.main.site.lab", "drop tenure.main.site.lab"]
+    if command == "sync lab":
+        assert printed.out == "The user of site lab was ended.\n"
+    else:
+        assert (printed.code, printed.out, "was revoked meanwhile" in printed.err) == (2, "", True)
+
+
+def test_a_secret_that_was_ended_while_a_user_is_made_is_not_good_by_that(
+    tenure: CommandLine, provisioner: str
+) -> None:
+    tenure.fleet.rows["add_credential"] = [SITE | {"secret_digests": ["a" * 64, "c" * 64]}]
+    tenure.fleet.rows["credentials"] = [CREDENTIALS[1]]
+    assert tenure("sites", "rotate", "lab", "--provisioner-url-file", provisioner).code == 0
+    assert tenure.nodes.grants[LAB].digests == ("c" * 64,)
+
+
+# --- grants ----------------------------------------------------------------------------------------
+
+
+def test_a_site_is_granted_something_else_and_its_user_with_it(tenure: CommandLine, provisioner: str) -> None:
+    words = "--capability gpu --capability cpu --device laser --most-leases 3"
+    printed = tenure("sites", "grant", "lab", *words.split(), "--provisioner-url-file", provisioner)
+    assert printed.out == "Site lab is granted cpu with laser, and may hold 3 tasks at once.\n"
+    assert asked(tenure) == [GrantSite(site="lab", capabilities=("gpu", "cpu"), devices=("laser",), most_leases=3)]
+    assert tenure.nodes.steps == ["put tenure.main.site.lab"]
+    tenure("sites", "grant", "lab", "--capability", "cpu", "--provisioner-url-file", provisioner)
+    assert asked(tenure)[-1].most_leases is None
+
+
+def test_a_site_is_issued_with_devices(tenure: CommandLine, provisioner: str) -> None:
+    _issue(tenure, provisioner, "--device", "arm", "--device", "laser")
+    assert asked(tenure)[0].devices == ("arm", "laser")
+
+
+def test_a_person_is_given_another_role_and_its_user_with_it(tenure: CommandLine, provisioner: str) -> None:
+    printed = tenure("clients", "role", "ada", "observer", "--provisioner-url-file", provisioner)
+    assert printed.out == "ada is observer now.\n"
+    assert asked(tenure) == [ChangeRole(person="ada", role=Role.OBSERVER)]
+    assert tenure.nodes.steps == ["put tenure.main.client.ada"]
+    assert tenure("clients", "role", "ada", "king", "--provisioner-url-file", provisioner).code == 2
+
+
+def test_a_grant_that_the_broker_did_not_hear_of_says_how_to_go_on(tenure: CommandLine, provisioner: str) -> None:
+    tenure.nodes.error = BrokerUnreachable("no connection to h:7")
+    printed = tenure("sites", "grant", "lab", "--capability", "cpu", "--provisioner-url-file", provisioner)
+    assert printed.code == 3
+    assert "That is on record of site lab, but no connection to h:7" in printed.err
+    assert "tenure sites sync lab" in printed.err
 
 
 # --- lists ---------------------------------------------------------------------------------------
