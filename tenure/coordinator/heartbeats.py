@@ -48,9 +48,10 @@ def apply(turn: Turn, worker: WorkerView, beat: Heartbeat) -> None:
     stops = 0
     for held in beat.held:
         listed.add((held.task_id, held.fence))
-        if _renew(turn, worker, held) and stops < _MOST_STOPS:
+        reason = _renew(turn, worker, held)
+        if reason is not None and stops < _MOST_STOPS:
             stops += 1
-            _stop(turn, worker, held)
+            turn.out.order(worker.address, Stop(task_id=held.task_id, fence=held.fence, reason=reason))
     _find_missing(turn, worker, beat, listed)
 
 
@@ -69,8 +70,8 @@ def echo(epoch: int, worker: WorkerView) -> str:
     return f"{epoch}:{worker.generation}:{worker.beat}"
 
 
-def _renew(turn: Turn, worker: WorkerView, held: Held) -> bool:
-    """Renew what the worker may hold; whether it has to stop it."""
+def _renew(turn: Turn, worker: WorkerView, held: Held) -> StopReason | None:
+    """Renew what the worker may hold; why it has to stop it, if it has."""
     lease = turn.leases.get(held.task_id)
     mine = lease is not None and lease.fence == held.fence and _may_hold(turn, lease, worker, held)
     if lease is not None and mine and not lease.unproved:
@@ -79,14 +80,9 @@ def _renew(turn: Turn, worker: WorkerView, held: Held) -> bool:
             lease.launched = lease.launched or held.state == "launched"
         if lease.state is LeaseState.OFFERED or held.state != "launched":
             lease.renewed_ms = turn.elapsed_ms
-    return held.state in {"claimed", "launched", "running"} and (lease is None or not mine or lease.stopping)
-
-
-def _stop(turn: Turn, worker: WorkerView, held: Held) -> None:
-    lease = turn.leases.get(held.task_id)
-    mine = lease is not None and lease.fence == held.fence and _may_hold(turn, lease, worker, held)
-    reason = StopReason.CANCELLED if mine else StopReason.SUPERSEDED
-    turn.out.order(worker.address, Stop(task_id=held.task_id, fence=held.fence, reason=reason))
+    if held.state in {"claimed", "launched", "running"} and (lease is None or not mine or lease.stopping):
+        return StopReason.CANCELLED if lease is not None and mine else StopReason.SUPERSEDED
+    return None
 
 
 def _may_hold(turn: Turn, lease: LiveLease, worker: WorkerView, held: Held) -> bool:

@@ -53,9 +53,9 @@ EXPIRY: Final = (
     mutant(
         "old_beat_renews",
         "a heartbeat that was seen before renews nothing",
-        _HEARTBEATS,
-        "if beat.generation != worker.generation or beat.sequence > worker.beat:",
-        "if beat.generation != worker.generation or beat.sequence >= worker.beat:",
+        "coordinator/listening.py",
+        "return self.generation != worker.generation or self.sequence > worker.beat",
+        "return self.generation != worker.generation or self.sequence >= worker.beat",
     ),
     mutant(
         "old_agent_beats_on",
