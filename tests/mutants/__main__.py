@@ -29,6 +29,7 @@ from tests.mutants import (
     principals,
     rights,
     sites,
+    words,
     workers,
 )
 from tests.mutants.bench import Ask, Bench
@@ -52,6 +53,7 @@ MUTANTS: Final = (
     *principals.MUTANTS,
     *rights.MUTANTS,
     *sites.MUTANTS,
+    *words.MUTANTS,
     *workers.MUTANTS,
 )
 _WIDTH: Final = 30

@@ -39,12 +39,12 @@ MUTANTS: Final = (
         "      AND (:run IS NULL OR run = :run) AND (:principal IS NULL OR principal = :principal)\n"
         "      AND (:campaign IS NULL OR EXISTS (\n"
         "          SELECT 1 FROM charge c WHERE c.task_id = task.task_id AND c.campaign = :campaign))\n"
-        "RETURNING",
+        "      AND (next_attempt",
         "      AND position > :after AND position <= :until\n"
         "      AND (:principal IS NULL OR principal = :principal)\n"
         "      AND (:campaign IS NULL OR EXISTS (\n"
         "          SELECT 1 FROM charge c WHERE c.task_id = task.task_id AND c.campaign = :campaign))\n"
-        "RETURNING",
+        "      AND (next_attempt",
     ),
     mutant(
         "others_tasks_cancelled",

@@ -165,8 +165,8 @@ QUARANTINE: Final = (
         "adopted_without_an_answer",
         "an adoption answers the question that waits",
         _ADOPTION,
-        "    if pending is not None:\n",
-        "    if pending is not None and not by:\n",
+        '    directives.deny(turn, task_id, by, f"result {evidence.quarantine_id} is adopted instead")\n',
+        "",
     ),
     mutant(
         "adopted_as_it_was_when_asked",

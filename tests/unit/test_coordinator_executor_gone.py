@@ -50,6 +50,20 @@ def test_a_proved_end_is_believed_when_the_executor_stays_quiet(fleet: ScriptedF
     assert "w1 says that w1.x0 is gone (oom_killed: exit status 137)" in fleet.records.events("lost")[0]
 
 
+@pytest.mark.parametrize("cause", [Cause.UNSTARTED, Cause.REFUSED])
+def test_an_executor_that_was_bound_has_started_whatever_its_parent_says(fleet: ScriptedFleet, cause: Cause) -> None:
+    parent = fleet.worker("w1")
+    task = fleet.submit()
+    launched, worker, _ = started(fleet, parent)
+    worker.alive = False
+    parent.report(told(launched, cause=cause))
+    fleet.live(QUIET_MS + 2_000)
+
+    assert fleet.records.rows("SELECT state, cause FROM lease WHERE task_id = ?", task) == [
+        ("RELEASED", "executor_died")
+    ]
+
+
 def test_what_was_written_before_the_end_disproves_nothing(fleet: ScriptedFleet) -> None:
     """The executor's last heartbeat may be read after its parent has told of the end."""
     parent = fleet.worker("w1")

@@ -9,7 +9,7 @@ import pytest
 
 from tenure.broker.base import EntryId, Readers
 from tenure.broker.keys import Keys
-from tenure.protocol.client_messages import Decide, Query
+from tenure.protocol.client_messages import Adopt, Decide, Query
 from tenure.protocol.principal_messages import IssueSite
 from tenure.protocol.worker_messages import Leaving
 from tests.scripted_fleet import ScriptedFleet, envelope
@@ -17,6 +17,12 @@ from tests.scripted_fleet import ScriptedFleet, envelope
 RULE = """
     CREATE TRIGGER a_rule BEFORE INSERT ON task WHEN NEW.principal LIKE '%eve'
     BEGIN SELECT RAISE(ABORT, 'a rule'); END
+"""
+
+UNREADABLE = """
+    INSERT INTO quarantine (quarantine_id, task_id, fence, attempt, site_id, worker_id, nonce, reason, report,
+                            received_at_ms)
+    VALUES ('q1', 't1', 1, 1, 'default', 'w1', 'n', 'lease_expired', '{}', 1);
 """
 
 
@@ -80,6 +86,22 @@ def test_an_answer_in_a_turn_that_was_undone_is_not_remembered(fleet: ScriptedFl
 
     assert fleet.client.replies["once"].refusal is None
     assert fleet.records.state(task) == "ABANDONED"
+
+
+def test_evidence_that_no_reader_takes_any_more_stops_nobody(fleet: ScriptedFleet) -> None:
+    """It was written down by a release that refused less."""
+    with closing(sqlite3.connect(fleet.options.database)) as connection:
+        connection.executescript(UNREADABLE)
+    adoption = fleet.client.send(Adopt(quarantine_id="q1"))
+    other = fleet.client.send(Query(what="tasks"))
+    fleet.step()
+    fleet.restart()
+    fleet.step()
+    fleet.client.read()
+
+    assert other in fleet.client.replies
+    assert adoption not in fleet.client.replies
+    assert len(fleet.records.events("refused")) == 1
 
 
 def test_an_inbox_that_was_spoiled_before_a_restart_is_made_anew(fleet: ScriptedFleet) -> None:
