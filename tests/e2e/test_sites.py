@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from tenure.broker.redis_connection import RedisConnection, Reply
 from tenure.broker.url import BrokerUrl
 from tenure.errors import BrokerError
 from tests import fixtures_fleet_handlers as handlers
+from tests.fault.instrument import Instrument, check
 from tests.fixtures_sites import SiteFleet, open_sites
 from tests.servers import KINDS
 from tests.waiting import wait_until
@@ -47,7 +49,9 @@ def bad_credentials(sites: SiteFleet) -> list[str]:
     return [row["text"] for row in printed.json() if row["about"] == "credentials" and row["level"] != "ok"]
 
 
-def test_a_rotation_ends_no_work_and_the_old_secret_is_good_for_nothing_afterwards(sites: SiteFleet) -> None:
+def test_a_rotation_ends_no_work_and_the_old_secret_is_good_for_nothing_afterwards(
+    sites: SiteFleet, tmp_path: Path
+) -> None:
     office, client = sites.office, sites.client().using(capability="east", lease_ttl="20s")
     path = office.issue_site("east", "east")
     worker = sites.start_worker("east", "w1", "--capability", "east")
@@ -59,11 +63,19 @@ def test_a_rotation_ends_no_work_and_the_old_secret_is_good_for_nothing_afterwar
     assert (lets_in(old), lets_in(new)) == (True, True)
     assert client.submit(handlers.count, 1).result(PATIENCE_S) == 1
 
-    office.fine("sites", "rotate", "east", "--finish", *office.provisioner)
-    assert (lets_in(old), lets_in(new)) == (False, True)
-    handle = client.submit(handlers.count, 2)
-    assert handle.result(PATIENCE_S) == 2
+    with closing(Instrument(tmp_path / "marks")) as instrument:
+        instrument.hold()
+        handle = client.submit(handlers.work, str(instrument.path), 2, 0.1)
+        wait_until(instrument.running, "it runs", PATIENCE_S)
+        office.fine("sites", "rotate", "east", "--finish", *office.provisioner)
+        assert (lets_in(old), lets_in(new)) == (False, True)
+        assert instrument.running()
+        instrument.let_go()
+        assert handle.result(PATIENCE_S) == 2
+        assert check(instrument.executions(), sites.records, [handle.task_id]).problems() == []
+        assert len(instrument.executions()) == 1
     assert [lease["state"] for lease in sites.leases(handle.task_id)] == ["COMPLETED"]
+    assert client.submit(handlers.count, 3).result(PATIENCE_S) == 3
     assert worker.running
     assert sites.rows("credentials", holder="site", name="east")[0]["secret_digest"] not in old + new
 
