@@ -7,6 +7,8 @@ site's credential. Work that must not run twice leaves marks, which are checked 
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
@@ -22,6 +24,7 @@ from tenure.errors import BrokerRefused, OutsideCampaign, OverBudget, TaskCancel
 from tests import fixtures_fleet_handlers as handlers
 from tests.fault.instrument import Instrument, check
 from tests.fault.proxy import Proxy
+from tests.fixtures_fleet import ROOT
 from tests.fixtures_sites import SiteFleet, open_sites
 from tests.parity_table import CASES, promised
 from tests.servers import KINDS
@@ -29,6 +32,9 @@ from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.slow]
 PATIENCE_S = 60.0
+PARITY_SUITE = "tests/e2e/test_launcher_parity.py"
+NOT_OF_PROCESSES = frozenset({"cancel_waiting"})
+"""What cannot be where an executor is a process: processes do not wait."""
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -214,7 +220,19 @@ def test_a_submission_exceeding_its_campaigns_budget_or_device_access_is_refused
     assert offered_at_the_broker(sites, "bench") == seen + 1
 
 
-def test_the_executor_parity_cases_that_pass_for_local_runs_pass_for_the_reference_compute_site() -> None:
-    """They are run by `test_launcher_parity.py`, whose column `site` is a compute site with a credential."""
+@pytest.mark.timeout(1_800)
+def test_the_executor_parity_cases_that_pass_for_local_runs_pass_for_the_reference_compute_site(tmp_path: Path) -> None:
+    """Every case is run and passes at what `test_launcher_parity.py` calls `site`: a compute site with a credential.
+
+    In a process of its own, for a fleet adopts every orphan of its process.
+    """
     cells = promised()
-    assert {case: cells[case, "site"] for case in CASES} == {case: cells[case, "local"] for case in CASES}
+    asked = {name: {case for case in CASES if cells[case, name] == "yes"} for name in ("local", "site")}
+    assert asked["site"] == asked["local"] == CASES.keys() - NOT_OF_PROCESSES
+
+    nodes = {case: f"{PARITY_SUITE}::test_{case}[site]" for case in CASES}
+    argv = [sys.executable, "-m", "pytest", "-q", "-rA", "--basetemp", str(tmp_path / "suite"), *nodes.values()]
+    ran = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    outcomes = ran.stdout.splitlines()
+    assert {case for case, node in nodes.items() if f"PASSED {node}" in outcomes} == asked["local"], ran.stdout
+    assert ran.returncode == 0, ran.stdout + ran.stderr
