@@ -3,6 +3,7 @@
 from tenure.coordinator.quotas import Quotas, SiteQuotas
 
 DAY_MS = 86_400_000
+LAB = frozenset({"lab"})
 RULES = SiteQuotas(workers=9, executors=3, executors_per_s=1, records_per_day=20, evidence_bytes_per_day=5_000)
 
 
@@ -82,14 +83,14 @@ def test_a_site_whose_offers_come_to_nothing_is_without_records_until_time_has_p
         assert of.without_records(0) == frozenset()
         of.note_undone("lab", 0)
     of.note_undone("lab", 0)
-    assert of.without_records(0) == {"lab"}
-    assert of.compare(0) == ({"lab"}, frozenset())
+    assert of.without_records(0) == LAB
+    assert of.compare(0) == (LAB, frozenset())
     assert of.is_first("lab", "offers")
     later_ms = DAY_MS * 8 // 20  # a debt of four, and four for the next offer
-    assert of.without_records(later_ms - 1) == {"lab"}
-    assert of.compare(later_ms) == (frozenset(), {"lab"})
+    assert of.without_records(later_ms - 1) == LAB
+    assert of.compare(later_ms) == (frozenset(), LAB)
     of.note_undone("lab", later_ms)
-    assert of.compare(later_ms) == ({"lab"}, frozenset())
+    assert of.compare(later_ms) == (LAB, frozenset())
     assert not of.is_first("lab", "offers")
 
 
