@@ -1,11 +1,11 @@
 """Whatever a site writes into any text of any report: the coordinator goes on, starts again, and can tell the story."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -84,17 +84,17 @@ def spoiled(value: Any, place: tuple[Any, ...], by: Any) -> Any:
         return by
     inner = spoiled(value[place[0]], place[1:], by)
     if isinstance(value, list):
-        return [inner if at == place[0] else each for at, each in enumerate(value)]
+        return [inner if at == place[0] else each for at, each in enumerate(cast("list[Any]", value))]
     return {**value, place[0]: inner}
 
 
 def leaves(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
     """All that is not an object or a list, by place."""
     if isinstance(value, dict):
-        for name, each in value.items():
+        for name, each in cast("dict[str, Any]", value).items():
             yield from leaves(each, (*place, name))
     elif isinstance(value, list):
-        for at, each in enumerate(value):
+        for at, each in enumerate(cast("list[Any]", value)):
             yield from leaves(each, (*place, at))
     else:
         yield place, value
@@ -120,9 +120,9 @@ class _Digits:
 
     def _marked(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return {name: self._marked(each) for name, each in value.items()}
+            return {name: self._marked(each) for name, each in cast("dict[str, Any]", value).items()}
         if isinstance(value, list):
-            return [self._marked(each) for each in value]
+            return [self._marked(each) for each in cast("list[Any]", value)]
         if isinstance(value, int) and value >= 10**4_300:
             mark = f"long number {len(self._long)}"
             self._long[mark] = "1" + "0" * 4_301
@@ -131,7 +131,7 @@ class _Digits:
 
 
 @contextmanager
-def held() -> Iterator[tuple[ScriptedFleet, ScriptedWorker, Hand]]:
+def held() -> Generator[tuple[ScriptedFleet, ScriptedWorker, Hand]]:
     """A coordinator, and a worker of a site's that holds the lease on a task."""
     with TemporaryDirectory() as folder, ScriptedFleet(Path(folder)) as fleet:
         worker = fleet.worker()
