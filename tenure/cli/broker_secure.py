@@ -28,6 +28,7 @@ class SecureForm:
     nodes: tuple[Path, ...]
     address: str | None
     close_default: bool
+    rotate: tuple[str, ...]
 
 
 @click.command("secure")
@@ -51,12 +52,18 @@ class SecureForm:
 @click.option(
     "--close-default", is_flag=True, help="Turn off the user `default` also when it needs a password to come in."
 )
+@click.option(
+    "--rotate",
+    type=click.Choice(("coordinator", "provisioner", "operator")),
+    multiple=True,
+    help="Write a new secret into that file. The old one stays good until this command is run without it.",
+)
 @with_desk
 def secure(desk: Desk, /, **options: object) -> None:
     """Make the broker at the given address let in nobody without a credential.
 
     The address is an administrator's. Parts of a fleet that run without credentials are cut off by this: start them
-    again with the files that it writes. Done again, it keeps the secrets of the files that are there.
+    again with the files that it writes. Done again, it keeps the secrets of the files that are there, and ends others.
     """
     from tenure.broker import securing
     from tenure.broker.url import BrokerUrl
@@ -69,6 +76,7 @@ def secure(desk: Desk, /, **options: object) -> None:
         address=own if form.address is None else BrokerUrl(form.address),
         folder=form.folder.absolute(),
         close_default=form.close_default,
+        rotate=frozenset(form.rotate),
     )
     with open_provisioner([own, *map(private_url, form.nodes)]) as administrator:
         done = securing.secure(administrator, plan, desk.session.entropy)
@@ -79,9 +87,14 @@ def _tell(desk: Desk, done: Secured) -> None:
     files = {"coordinator": done.coordinator, "provisioner": done.provisioner, "operator": done.operator}
     desk.output.answer(
         {f"{name}_url_file": str(path) for name, path in files.items()}
-        | {"default_is_off": done.default_is_off, "is_kept": done.is_kept},
+        | {"default_is_off": done.default_is_off, "is_kept": done.is_kept}
+        | {"ended": list(done.ended), "still_good": list(done.still_good)},
         "\n".join(f"{name.ljust(11)}  {path}" for name, path in files.items()),
     )
+    for name in done.still_good:
+        desk.remark(f"The old secret of {name}.url is good, too, until `tenure broker secure` is run without --rotate.")
+    for name in done.ended:
+        desk.remark(f"Only the secret in {files[name]} is good now, and whoever came by another is cut off.")
     if not done.default_is_off:
         desk.remark("The broker's user `default` needs a password, so it stays. --close-default turns it off.")
     if not done.is_kept:

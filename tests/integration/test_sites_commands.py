@@ -74,11 +74,11 @@ class Office:
 
 
 @contextmanager
-def coordinating(url: str, database: Path) -> Generator[None]:
-    """A coordinator in a thread of this process."""
+def coordinating(url_file: Path, database: Path) -> Generator[None]:
+    """A coordinator in a thread of this process, which reads its credential again whenever it connects."""
     stop = threading.Event()
     options = CoordinatorOptions(database=database, namespace="main")
-    broker = RedisCoordinator(RedisConnection(BrokerUrl(url)), Keys("main"))
+    broker = RedisCoordinator(RedisConnection(BrokerUrl(url_file.read_text().strip(), url_file)), Keys("main"))
     arguments = (options, broker, SystemClock(), SystemEntropy(), stop)
     thread = threading.Thread(target=run_coordinator, args=arguments)
     thread.start()
@@ -98,7 +98,7 @@ def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     try:
         assert run(secure) == 0
         office = Office(server, folder / "c")
-        with coordinating(office.url("coordinator"), folder / "fleet.db"):
+        with coordinating(office.file("coordinator"), folder / "fleet.db"):
             yield office
     finally:
         server.stop()
@@ -129,6 +129,59 @@ def test_securing_again_keeps_the_secrets_that_are_out(office: Office) -> None:
     told = office.fine("broker", "secure", "--out", str(office.folder), person="provisioner")
     assert (told["default_is_off"], told["is_kept"]) == (True, True)
     assert {path: path.read_text() for path in before} == before
+
+
+@pytest.mark.parametrize("name", ["coordinator", "provisioner", "operator"])
+def test_a_credential_of_the_fleet_itself_is_rotated_and_the_old_one_withdrawn(office: Office, name: str) -> None:
+    before = {each: office.url(each) for each in ("coordinator", "provisioner", "operator")}
+    secure = ("broker", "secure", "--out", str(office.folder))
+    told = office.fine(*secure, "--rotate", name, person="provisioner")
+    assert (told["still_good"], told["ended"]) == ([name], [])
+    assert {each for each in before if office.url(each) != before[each]} == {name}
+    assert lets_in(before[name])
+    assert lets_in(office.url(name))
+    with closing(RedisConnection(BrokerUrl(before[name]))) as stolen:
+        stolen.call("PING")
+        told = office.fine(*secure, person="provisioner")
+        assert (told["still_good"], told["ended"]) == ([], [name])
+        with pytest.raises(BrokerError):
+            stolen.call("PING")
+    assert not lets_in(before[name])
+    assert all(lets_in(office.url(each)) for each in before)
+    assert office.bad() == []
+
+
+def test_what_a_site_is_granted_changes_while_its_connections_stay(office: Office) -> None:
+    url = office.issue("sites", "grown", "--capability", "cpu", "--device", "arm")
+    office.issue("sites", "other", "--capability", "gpu")
+    key = "tenure:{main}:cap:grown:gpu"
+    with closing(RedisConnection(BrokerUrl(url))) as connection:
+        with pytest.raises(BrokerRefused):
+            connection.call("XRANGE", key, "-", "+")
+        words = ("--capability", "gpu", "--device", "laser", "--most-leases", "2")
+        told = office.fine("sites", "grant", "grown", *words, *office.provisioner)
+        assert (told["capabilities"], told["devices"], told["most_leases"]) == (["gpu"], ["laser"], 2)
+        assert connection.call("XRANGE", key, "-", "+") == []
+        with pytest.raises(BrokerRefused):
+            connection.call("XRANGE", "tenure:{main}:cap:grown:cpu", "-", "+")
+    shown = office.fine("sites", "show", "grown")
+    assert (shown["capabilities"], shown["devices"], shown["most_leases"]) == (["gpu"], ["laser"], 2)
+    assert office.bad() == []
+
+
+def test_a_role_changes_while_its_holders_connections_stay(office: Office) -> None:
+    url = office.issue("clients", "eve", "--role", "observer")
+    key = "tenure:{main}:stg:@eve:x:1:y:z"
+    with closing(RedisConnection(BrokerUrl(url))) as connection:
+        with pytest.raises(BrokerRefused):
+            connection.call("SET", key, "x")
+        office.fine("clients", "role", "eve", "submitter", *office.provisioner)
+        connection.call("SET", key, "x")
+        office.fine("clients", "role", "eve", "observer", *office.provisioner)
+        with pytest.raises(BrokerRefused):
+            connection.call("SET", key, "x")
+    assert office.fine("clients", "show", "eve")["role"] == "observer"
+    assert office.bad() == []
 
 
 def test_a_site_comes_by_its_own_credential_and_sees_only_its_own(office: Office) -> None:
