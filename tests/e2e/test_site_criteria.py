@@ -196,7 +196,7 @@ def test_a_submission_exceeding_its_campaigns_budget_or_device_access_is_refused
     sites: SiteFleet,
 ) -> None:
     office = sites.office
-    office.issue_site("bench", "imaging")
+    office.issue_site("bench", "imaging", more=("--device", "laser", "--device", "microscope"))
     office.issue_person("ann", "submitter")
     office.fine("campaigns", "create", "cells", "--tasks", "3", "--device", "microscope", "--person", "ann")
     sites.start_worker("bench", "w1", "--capability", "imaging", "--label", "device=laser")
