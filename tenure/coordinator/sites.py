@@ -63,9 +63,10 @@ def regrant(turn: Turn, name: str) -> None:
     """
     reload(turn)
     site = turn.memory.sites.get(name)
-    if site is not None:
-        _withdraw(turn, site)
-    for worker in [each for each in turn.fleet if site is not None and each.site == name]:
+    if site is None:
+        return
+    _withdraw(turn, site)
+    for worker in [each for each in turn.fleet if each.site == name]:
         worker.capabilities = site.granted(worker.capabilities)
         worker.labels = site.labels(worker.labels)
         written = (json.dumps(sorted(worker.capabilities)), json.dumps(sorted(worker.labels)), worker.worker_id)
