@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from tenure.broker.base import Readers
 from tenure.broker.keys import DEFAULT_PERSON, DEFAULT_SITE
 from tenure.coordinator.dealing import Idle
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
