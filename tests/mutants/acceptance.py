@@ -103,7 +103,7 @@ BINDING: Final = (
         "claimed_without_the_capability",
         "a claim needs the capability",
         _ACCEPTANCE,
-        "        and lease.capability in worker.capabilities\n",
+        " and (kept or lease.capability in worker.capabilities)",
         "",
     ),
     mutant(

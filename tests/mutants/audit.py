@@ -28,8 +28,8 @@ RECORDING: Final = (
         "said_is_known",
         "who a client says that it is does not pass for a person who is known",
         "coordinator/journal.py",
-        '    return Actor(f"person:{name}")\n',
-        '    return Actor(f"person:{word or name}")\n',
+        '    return Actor(f"{_PERSON}{name}")\n',
+        '    return Actor(f"{_PERSON}{word or name}")\n',
     ),
     mutant(
         "asker_forgotten",

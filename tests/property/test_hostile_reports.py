@@ -84,7 +84,7 @@ def spoiled(value: Any, place: tuple[Any, ...], by: Any) -> Any:
         return by
     inner = spoiled(value[place[0]], place[1:], by)
     if isinstance(value, list):
-        return [inner if at == place[0] else each for at, each in enumerate(cast("list[Any]", value))]
+        return [inner if at == place[0] else each for at, each in enumerate(cast("list[object]", value))]
     return {**value, place[0]: inner}
 
 
@@ -94,7 +94,7 @@ def leaves(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any,
         for name, each in cast("dict[str, Any]", value).items():
             yield from leaves(each, (*place, name))
     elif isinstance(value, list):
-        for at, each in enumerate(cast("list[Any]", value)):
+        for at, each in enumerate(cast("list[object]", value)):
             yield from leaves(each, (*place, at))
     else:
         yield place, value
@@ -122,7 +122,7 @@ class _Digits:
         if isinstance(value, dict):
             return {name: self._marked(each) for name, each in cast("dict[str, Any]", value).items()}
         if isinstance(value, list):
-            return [self._marked(each) for each in cast("list[Any]", value)]
+            return [self._marked(each) for each in cast("list[object]", value)]
         if isinstance(value, int) and value >= 10**4_300:
             mark = f"long number {len(self._long)}"
             self._long[mark] = "1" + "0" * 4_301

@@ -31,6 +31,8 @@ ASKS: dict[str, dict[str, Any]] = {
     "collect_artifacts": {},
     "issue_site": {"site": "lab", "capabilities": ("cpu",), "secret_digest": DIGEST},
     "issue_person": {"person": "eve", "secret_digest": DIGEST},
+    "grant_site": {"site": "lab", "capabilities": ("cpu",)},
+    "change_role": {"person": "eve", "role": "operator"},
     "add_credential": {"holder": "site", "name": "lab", "secret_digest": DIGEST},
     "retire_credentials": {"holder": "site", "name": "lab"},
     "revoke": {"holder": "site", "name": "lab"},
