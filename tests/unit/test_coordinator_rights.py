@@ -32,7 +32,7 @@ ASKS: dict[str, dict[str, Any]] = {
     "issue_site": {"site": "lab", "capabilities": ("cpu",), "secret_digest": DIGEST},
     "issue_person": {"person": "eve", "secret_digest": DIGEST},
     "grant_site": {"site": "lab", "capabilities": ("cpu",)},
-    "change_role": {"person": "eve", "role": "operator"},
+    "change_role": {"person": "eve", "role": Role.OPERATOR},
     "add_credential": {"holder": "site", "name": "lab", "secret_digest": DIGEST},
     "retire_credentials": {"holder": "site", "name": "lab"},
     "revoke": {"holder": "site", "name": "lab"},
