@@ -30,8 +30,6 @@ ASKS: dict[str, dict[str, Any]] = {
     "drop": {"quarantine_id": "q"},
     "collect_artifacts": {},
     "issue_site": {"site": "lab", "capabilities": ("cpu",), "secret_digest": DIGEST},
-    "grant_site": {"site": "lab", "capabilities": ("cpu",)},
-    "change_role": {"person": "zoe", "role": "observer"},
     "issue_person": {"person": "eve", "secret_digest": DIGEST},
     "grant_site": {"site": "lab", "capabilities": ("cpu",)},
     "change_role": {"person": "eve", "role": Role.OPERATOR},
