@@ -3,7 +3,8 @@
 A heartbeat lists what a worker holds, so it may be long. What lists no more than the leases that its worker is bound
 to, or than its site's leases altogether, costs nothing; what is longer uses up the site's allowance (`limits`) and is
 passed over when there is none left, as is what no heartbeat may be. A worker that is passed over is a silent one until
-its turn comes. What has not changed since the last look is not decoded again.
+its turn comes, but none is left unheard until its leases are over: the same allowance pays for the site's inbox, which
+may never leave any of it. What has not changed since the last look is not decoded again.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tenure.protocol.message import MAX_ENTRY_BYTES, decode
 from tenure.protocol.worker_messages import HEARTBEAT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from tenure.broker.base import CoordinatorBroker, WorkerAddress
     from tenure.coordinator.fleet import WorkerView
@@ -32,6 +33,12 @@ _HOLD_BYTES: Final = 128
 
 _BYTES_PER_UNIT: Final = 64
 """Of the allowance; a hold is about one unit, as it would be in an inbox."""
+
+_OVERDUE_PARTS: Final = 3
+"""After this part of its shortest ttl a worker that was passed over is read all the same, before a lease is over."""
+
+_OVERDUE_BYTES: Final = MAX_ENTRY_BYTES
+"""So much is read of a site's workers at a look for that reason: the longest heartbeat that there may be."""
 
 
 @final
@@ -69,26 +76,36 @@ class Listener:
         self, workers: Sequence[WorkerView], leases: LiveLeases, now_ms: int
     ) -> list[tuple[WorkerView, Heartbeat]]:
         """The heartbeats that are news: readable, and of another generation or with a new sequence number."""
-        most = self._most(workers, leases, now_ms)
-        raws = self._broker.sites.heartbeats([worker.address for worker in workers], most)
+        beats = self._read(workers, leases, now_ms)
         known = {worker.worker_id for worker in workers}
         self._heard = {name: heard for name, heard in self._heard.items() if name in known}
-        found = ((worker, self._news(worker, raw)) for worker, raw in zip(workers, raws, strict=True) if raw)
+        found = ((worker, self._news(worker, raw)) for worker in workers if (raw := beats[worker.address]))
         return [(worker, beat) for worker, beat in found if beat is not None]
 
-    def _most(self, workers: Iterable[WorkerView], leases: LiveLeases, now_ms: int) -> Mapping[WorkerAddress, int]:
-        """How many bytes are read of each worker of a site with limits; 0 for those that are passed over."""
-        limited = [worker for worker in workers if worker.site not in self._limits.free]
-        sizes = self._broker.sites.heartbeat_sizes([worker.address for worker in limited])
-        most: dict[WorkerAddress, int] = {}
-        long: list[tuple[WorkerView, int]] = []
-        for worker, size in zip(limited, sizes, strict=True):
-            most[worker.address] = own = min(_FRAME_BYTES + _HOLD_BYTES * worker.bound, MAX_ENTRY_BYTES)
-            if size > own:
-                most[worker.address] = 0
-                long.append((worker, size))
+    def _read(
+        self, workers: Sequence[WorkerView], leases: LiveLeases, now_ms: int
+    ) -> dict[WorkerAddress, bytes | None]:
+        """The heartbeats, of sites with limits those that are passed over left out: nothing of them is None."""
+        own = {worker.address: _own_bytes(worker) for worker in workers if worker.site not in self._limits.free}
+        addresses = [worker.address for worker in workers]
+        # One byte over tells those that are longer; only these few are measured, and read again.
+        raws = self._broker.sites.heartbeats(addresses, {each: size + 1 for each, size in own.items()})
+        beats = dict(zip(addresses, raws, strict=True))
+        long = [each for each in workers if each.address in own and _length(beats[each.address]) > own[each.address]]
+        most = self._most(long, leases, now_ms)
+        beats |= dict.fromkeys([worker.address for worker in long])
+        if most:
+            beats |= zip(most, self._broker.sites.heartbeats(list(most), most), strict=True)
+        return beats
+
+    def _most(self, workers: Sequence[WorkerView], leases: LiveLeases, now_ms: int) -> Mapping[WorkerAddress, int]:
+        """How many bytes are read of each of those whose heartbeats are long, but for those that are passed over."""
+        sizes = self._broker.sites.heartbeat_sizes([worker.address for worker in workers]) if workers else []
         # Whoever had to wait longest comes first, so that nobody waits for ever behind others of its site.
-        long.sort(key=lambda each: self._passed_over.get(each[0].worker_id, now_ms))
+        long = sorted(
+            zip(workers, sizes, strict=True), key=lambda each: self._passed_over.get(each[0].worker_id, now_ms)
+        )
+        most: dict[WorkerAddress, int] = {}
         shared: dict[str, int] = {}
         waiting: dict[str, int] = {}
         for worker, size in long:
@@ -115,3 +132,17 @@ class Listener:
             return None
         heard = self._heard[worker.worker_id] = _Heard(length, mark, beat.generation, beat.sequence)
         return beat if heard.is_news(worker) else None
+
+
+def _shortest_ttl_ms(worker: WorkerView, leases: LiveLeases) -> int:
+    """Of a worker and of what it is bound to."""
+    return min([worker.ttl_ms, *(lease.ttl_ms for lease in leases.of_worker(worker.worker_id))])
+
+
+def _own_bytes(worker: WorkerView) -> int:
+    """What its heartbeat may have for nothing."""
+    return min(_FRAME_BYTES + _HOLD_BYTES * worker.bound, MAX_ENTRY_BYTES)
+
+
+def _length(raw: bytes | None) -> int:
+    return len(raw or b"")

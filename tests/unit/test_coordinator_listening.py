@@ -22,7 +22,8 @@ class Scene:
     def __init__(self) -> None:
         broker = MemoryBroker(MemoryStore(ManualClock()), Keys("main"))
         self.broker = broker
-        self.listener = Listener(broker.coordinator(), InboxLimits(RULES, free=("default",)))
+        self.limits = InboxLimits(RULES, free=("default",))
+        self.listener = Listener(broker.coordinator(), self.limits)
         self.leases = LiveLeases()
         self.workers: list[WorkerView] = []
 
@@ -50,7 +51,7 @@ class Scene:
     def write(self, worker: WorkerView, raw: bytes) -> None:
         self.broker.worker(site=worker.site, worker_id=worker.worker_id).beat(raw, 10**9)
 
-    def lease(self, number: int) -> None:
+    def lease(self, number: int, *, worker_id: str = "", ttl_ms: int = 10_000) -> None:
         self.leases.add(
             LiveLease(
                 task_id=f"{number:026}",
@@ -58,16 +59,22 @@ class Scene:
                 attempt=1,
                 digest="0" * 64,
                 run="r",
-                state=LeaseState.OFFERED,
+                state=LeaseState.ACTIVE if worker_id else LeaseState.OFFERED,
                 start="granted",
-                ttl_ms=10_000,
+                ttl_ms=ttl_ms,
                 site="lab",
                 capability="cpu",
                 directed_to="",
                 entry_id=EntryId(1, number),
                 renewed_ms=0,
+                worker_id=worker_id,
             )
         )
+
+    def spend(self, now_ms: int) -> None:
+        """The site's inbox takes all of the allowance."""
+        while self.limits.afford("lab", 1_000, now_ms):
+            pass
 
     def heard(self, now_ms: int = 0) -> list[str]:
         found = self.listener.listen(self.workers, self.leases, now_ms)
@@ -154,3 +161,27 @@ def test_what_no_heartbeat_may_be_is_not_read_and_costs_nothing() -> None:
     scene.beat(long, holds=100)
     assert scene.heard() == ["lab.w2"]
     assert scene.broker.coordinator().sites.heartbeat_sizes([WorkerAddress("lab", "lab.w1")]) == [800_000]
+
+
+def test_a_worker_is_heard_before_its_leases_are_over_though_the_inbox_takes_all_of_the_allowance() -> None:
+    scene = Scene()
+    worker = scene.worker("lab.w1", bound=1)
+    scene.lease(1, worker_id="lab.w1", ttl_ms=6_000)
+    moments: list[int] = []
+    for now_ms in range(0, 12_000, 500):
+        scene.beat(worker, holds=100, sequence=now_ms + 1)
+        scene.spend(now_ms)
+        moments += [now_ms for _ in scene.heard(now_ms)]
+    assert moments == [2_500, 5_500, 8_500, 11_500]
+
+
+def test_of_workers_that_were_passed_over_no_more_is_read_at_a_look_than_the_longest_heartbeat() -> None:
+    scene = Scene()
+    names = [f"lab.w{number}" for number in range(3)]
+    for name in names:
+        scene.beat(scene.worker(name), holds=5_000)
+    looks: list[list[str]] = []
+    for now_ms in (0, 3_500, 3_501, 3_502):
+        scene.spend(now_ms)
+        looks.append(scene.heard(now_ms))
+    assert looks == [[], names[:1], names[1:2], names[2:]]
