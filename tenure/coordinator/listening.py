@@ -107,16 +107,22 @@ class Listener:
         )
         most: dict[WorkerAddress, int] = {}
         shared: dict[str, int] = {}
+        spared: dict[str, int] = {}
         waiting: dict[str, int] = {}
         for worker, size in long:
             left = shared.get(worker.site, _HOLD_BYTES * leases.of_sites[worker.site])
+            spare = spared.get(worker.site, _OVERDUE_BYTES)
+            since_ms = self._passed_over.get(worker.worker_id, now_ms)
             if size > MAX_ENTRY_BYTES:
                 continue
             if size <= left or self._limits.afford(worker.site, size // _BYTES_PER_UNIT, now_ms):
                 shared[worker.site] = max(left - size, 0)
-                most[worker.address] = min(size + _FRAME_BYTES, MAX_ENTRY_BYTES)
+            elif now_ms - since_ms > _shortest_ttl_ms(worker, leases) // _OVERDUE_PARTS and size <= spare:
+                spared[worker.site] = spare - size
             else:
-                waiting[worker.worker_id] = self._passed_over.get(worker.worker_id, now_ms)
+                waiting[worker.worker_id] = since_ms
+                continue
+            most[worker.address] = min(size + _FRAME_BYTES, MAX_ENTRY_BYTES)
         self._passed_over = waiting
         return most
 
