@@ -350,6 +350,7 @@ def quarantine(turn: Turn, site: str, worker_id: str, report: Finished, reason: 
         ),
     )
     if added:
+        turn.memory.quotas.note_kept(site, len(told), turn.elapsed_ms)
         text = (
             f"A result of attempt {binding.attempt} (fence {binding.fence}) from {worker_id} was rejected: "
             f"{reason}. It is kept in quarantine and changes nothing."

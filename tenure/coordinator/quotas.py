@@ -129,11 +129,16 @@ class Quotas:
         return True
 
     def may_keep(self, site: str, size: int, now_ms: int) -> bool:
-        """Whether a rejected result of this size is kept as evidence."""
+        """Whether a rejected result of this size is kept as evidence, if it is not kept already."""
         if site in self._free:
             return True
         used = self._of(site, now_ms)
-        return used.evidence.take(size + _EVIDENCE_BYTES, now_ms) or self._refuse(used, "evidence")
+        return used.evidence.has(size + _EVIDENCE_BYTES, now_ms) or self._refuse(used, "evidence")
+
+    def note_kept(self, site: str, size: int, now_ms: int) -> None:
+        """A rejected result of this size was kept as evidence."""
+        if site not in self._free:
+            self._of(site, now_ms).evidence.use(size + _EVIDENCE_BYTES)
 
     def may_record(self, site: str, now_ms: int) -> bool:
         """Whether an event that a worker of this site brings about is recorded."""

@@ -64,6 +64,20 @@ MUTANTS: Final = (
         "if size >= 0:",
     ),
     mutant(
+        "silenced_by_its_inbox",
+        "a worker is heard before its leases are over, whatever its site's inbox takes of the allowance",
+        _LISTENING,
+        "leases) // _OVERDUE_PARTS and size <= spare:",
+        "leases) // _OVERDUE_PARTS and size < 0:",
+    ),
+    mutant(
+        "overdue_without_end",
+        "of workers that were passed over no more is read at a look than the longest heartbeat",
+        _LISTENING,
+        "leases) // _OVERDUE_PARTS and size <= spare:",
+        "leases) // _OVERDUE_PARTS:",
+    ),
+    mutant(
         "whole_replies",
         "of an entry no more is kept than one may have",
         "broker/redis_replies.py",
@@ -158,8 +172,15 @@ MUTANTS: Final = (
         "endless_evidence",
         "rejected results of a site are kept up to a quota",
         _QUOTAS,
-        'return used.evidence.take(size + _EVIDENCE_BYTES, now_ms) or self._refuse(used, "evidence")',
+        'return used.evidence.has(size + _EVIDENCE_BYTES, now_ms) or self._refuse(used, "evidence")',
         "return True",
+    ),
+    mutant(
+        "repeats_use_up_evidence",
+        "the same rejected result again uses nothing of the quota of evidence",
+        "coordinator/acceptance.py",
+        "    if added:\n        turn.memory.quotas.note_kept(site, len(told), turn.elapsed_ms)\n",
+        "    turn.memory.quotas.note_kept(site, len(told), turn.elapsed_ms)\n    if added:\n",
     ),
     mutant(
         "no_share_for_a_person",

@@ -54,12 +54,26 @@ def test_names_that_are_remembered_are_no_more_than_there_may_be_workers() -> No
     assert [named(of, f"lab.{number}", 9_000, executor=True) for number in (20, 21)] == [True, False]
 
 
+def kept(of: Quotas, size: int, now_ms: int, site: str = "lab") -> bool:
+    may = of.may_keep(site, size, now_ms)
+    if may:
+        of.note_kept(site, size, now_ms)
+    return may
+
+
+def test_evidence_that_was_kept_before_uses_nothing() -> None:
+    of = quotas()
+    assert all(of.may_keep("lab", 3_000, 0) for _ in range(9))
+    assert kept(of, 3_000, 0)
+    assert not of.may_keep("lab", 3_000, 0)
+
+
 def test_evidence_runs_out_and_comes_back_within_a_day_and_each_piece_costs_a_record_too() -> None:
     of = quotas()
-    assert [of.may_keep("lab", 1_000, 0) for _ in range(3)] == [True, True, False]
-    assert not of.may_keep("lab", 3_976, DAY_MS // 2)
-    assert of.may_keep("lab", 3_976, DAY_MS)
-    assert not of.may_keep("lab", 3_977, 9 * DAY_MS)
+    assert [kept(of, 1_000, 0) for _ in range(3)] == [True, True, False]
+    assert not kept(of, 3_976, DAY_MS // 2)
+    assert kept(of, 3_976, DAY_MS)
+    assert not kept(of, 3_977, 9 * DAY_MS)
 
 
 def test_events_of_workers_run_out() -> None:
@@ -112,10 +126,10 @@ def test_what_is_refused_is_counted_and_the_first_is_told_apart() -> None:
 
 def test_each_site_has_quotas_of_its_own_and_the_free_one_none() -> None:
     of = quotas()
-    assert of.may_keep("lab", 3_000, 0)
-    assert of.may_keep("desk", 3_000, 0)
+    assert kept(of, 3_000, 0)
+    assert kept(of, 3_000, 0, "desk")
     for number in range(99):
-        assert of.may_keep("default", 1_000_000, 0)
+        assert kept(of, 1_000_000, 0, "default")
         assert of.may_name("default", f"w{number}", 10_000, 0, is_executor=False)
         assert of.may_record("default", 0)
         of.note_undone("default", 0)
