@@ -167,8 +167,9 @@ class Coordinator:
                 scheduler.schedule(turn)
         except _REFUSED:
             LOG.exception("a turn was refused by the database; its entries are taken one by one")
+            began_ms = self._clock.elapsed_ms()
             self._reload()
-            self._one_by_one([*received.taken, *received.left()], ends)
+            self._one_by_one([*received.taken, *received.left()], ends, began_ms)
             return
         self._settle_ends(turn, ends)
         self._talk(turn, received.taken, news or [])
@@ -208,32 +209,40 @@ class Coordinator:
         turn.actor = COORDINATOR
         self._memory.attended = COORDINATOR.principal
 
-    def _one_by_one(self, received: Sequence[Delivery], ends: Sequence[End]) -> None:
-        """Some entry or end breaks a rule of the store: find it, record it, and let the others through."""
+    def _one_by_one(self, received: Sequence[Delivery], ends: Sequence[End], began_ms: int) -> None:
+        """Some entry or end breaks a rule of the store: find it, record it, and let the others through.
+
+        Who sent such an entry pays for all the time since `began_ms`: without it the turn would have been over.
+        """
+        refused: list[Delivery] = []
         for delivery in received:
-            turn = self._alone(partial(self._take, delivery=delivery), f"An entry on {_where(delivery)}")
+            turn, is_refused = self._alone(partial(self._take, delivery=delivery), f"An entry on {_where(delivery)}")
+            if is_refused:
+                refused.append(delivery)
             self._settle_ends(turn, ())
             self._talk(turn, [delivery], [])
+        self._intake.charge_refused(refused, self._clock.elapsed_ms() - began_ms)
         for end in ends:
-            turn = self._alone(partial(consequences.follow, end=end), f"What follows from a {end[0].key[0]} job")
+            turn, _ = self._alone(partial(consequences.follow, end=end), f"What follows from a {end[0].key[0]} job")
             self._settle_ends(turn, [end])
             self._talk(turn, (), [])
 
-    def _alone(self, act: Callable[[Turn], None], what: str) -> Turn:
-        """One thing in a transaction of its own; when the store refuses it, that is recorded instead."""
-        turn = self._new_turn()
+    def _alone(self, act: Callable[[Turn], None], what: str) -> tuple[Turn, bool]:
+        """One thing in a transaction of its own; when the store refuses it, which is answered, that is recorded."""
+        turn, is_refused = self._new_turn(), False
         try:
             with turn.transaction():
                 scheduler.follow_clock(turn)
                 act(turn)
         except _REFUSED as error:
             LOG.exception("%s was refused by the database", what)
+            is_refused = True
             self._reload()
             turn, actor = self._new_turn(), turn.actor
             turn.actor = actor
             with turn.transaction():
                 turn.record("refused", f"{what} was refused by the store: {error}")
-        return turn
+        return turn, is_refused
 
     def _talk(self, turn: Turn, received: Sequence[Delivery], news: News) -> None:
         self._wall_ahead_ms = self._memory.wall_ahead_ms
@@ -332,11 +341,12 @@ class Coordinator:
 
     def _load(self) -> Memory:
         elapsed_ms = self._clock.elapsed_ms()
+        live = leases.load(self._store, elapsed_ms)
         memory = Memory(
             fleet=registry.load(self._store, elapsed_ms),
-            leases=leases.load(self._store, elapsed_ms),
+            leases=live,
             curator=self._curator,
-            sites=sites.load(self._store),
+            sites=sites.load(self._store, live),
             inboxes=self._limits,
             quotas=self._quotas,
             watchers=Watchers(self._options.person_limits.watches),

@@ -137,7 +137,9 @@ def give_back(turn: Turn, lease: LiveLease, *, cause: Cause = Cause.UNSTARTED, w
 
 
 def _note_undone(turn: Turn, lease: LiveLease) -> None:
-    """Its site comes last for a while, and pays for the records of it."""
+    """Its site comes last for a while, and pays for the records of it, but for what a person has brought about."""
+    if turn.actor.is_person:
+        return
     turn.memory.sites.idle.add(lease.site, turn.elapsed_ms)
     turn.memory.quotas.note_undone(lease.site, turn.elapsed_ms)
 

@@ -20,6 +20,8 @@ from tenure.protocol.timing import expiry_ms
 from tenure.protocol.worker_messages import Cause
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tenure.broker.base import SiteKeys
     from tenure.coordinator.live import LiveLease
     from tenure.coordinator.store.database import Database
@@ -32,16 +34,26 @@ _PORTION: Final = 1_000
 """Of so many workers a turn deletes what they have left: each has a handful of keys."""
 
 
-def load(store: Database) -> Sites:
-    """The sites and people as the store has them. What is not known to be gone of revoked sites is deleted."""
+def load(store: Database, live: Iterable[LiveLease]) -> Sites:
+    """The sites and people as the store has them. What is not known to be gone of revoked sites is deleted.
+
+    Of these live leases, offers that may run already may still be taken up: nothing else takes a grant away from them.
+    """
     sites = Sites()
     refresh(sites, store)
+    sites.kept.update((lease.task_id, lease.fence) for lease in live if _may_run_ungranted(sites, lease))
     for name, cleared_at_ms in store.rows("revoked_sites"):
         if cleared_at_ms is None:
             sites.revoke(name, 0)
         else:
             sites.keep_name(name)
     return sites
+
+
+def _may_run_ungranted(sites: Sites, lease: LiveLease) -> bool:
+    site = sites.get(lease.site)
+    begun = lease.state is LeaseState.OFFERED and lease.start == "claimed"
+    return begun and site is not None and not site.granted([lease.capability])
 
 
 def refresh(sites: Sites, store: Database) -> None:

@@ -82,6 +82,20 @@ APART: Final = (
         "",
     ),
     mutant(
+        "begun_is_forgotten",
+        "what may run already at a site that is not granted it any more goes on, also after a restart",
+        _SITES,
+        "    return begun and site is not None and not site.granted([lease.capability])\n",
+        "    return begun and site is None\n",
+    ),
+    mutant(
+        "held_against_the_site",
+        "a site pays nothing for what a person takes back",
+        _DIRECTIVES,
+        "    if turn.actor.is_person:\n        return\n    turn.memory.sites.idle",
+        "    turn.memory.sites.idle",
+    ),
+    mutant(
         "more_leases_than_allowed",
         "a site holds no more leases than it may",
         "coordinator/scheduler.py",

@@ -1,6 +1,8 @@
 """What a site is granted and what a person may ask changes while they are there: nothing that runs ends by it."""
 
+import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import cast
 
@@ -134,6 +136,44 @@ def test_an_offer_that_nobody_was_granted_goes_to_a_site_that_may_have_it(fleet:
     assert fleet.records.result(task) == ("w1", again.ticket.fence, "7")
 
 
+@pytest.mark.parametrize("by", ["restart", "a turn that was undone"])
+def test_what_may_run_already_goes_on_also_when_the_coordinator_has_forgotten(fleet: ScriptedFleet, by: str) -> None:
+    issue(fleet)
+    worker = at_lab(fleet)
+    task = fleet.submit(capability="gpu", start="claimed")
+    (hand,) = worker.take()
+    hand.state = "running"
+    grant(fleet, "cpu")
+    if by == "restart":
+        fleet.restart()
+    else:
+        with closing(sqlite3.connect(fleet.options.database)) as connection:
+            connection.execute("CREATE TRIGGER a_rule BEFORE INSERT ON task BEGIN SELECT RAISE(ABORT, 'a rule'); END")
+        fleet.client.send(fleet.client.submission(envelope()))
+        fleet.step()
+    fleet.live(30_000)
+
+    assert not any(isinstance(order, Stop) for order in worker.read())
+    worker.claim(hand)
+    worker.finish(hand, "7")
+    assert fleet.records.result(task) == ("lab.w1", hand.ticket.fence, "7")
+
+
+def test_what_an_operator_takes_back_is_not_held_against_the_site(fleet: ScriptedFleet) -> None:
+    issue(fleet)
+    at_lab(fleet)
+    fleet.submit(capability="gpu")
+    (before,) = fleet.client.query("sites", site="lab")
+    grant(fleet, "cpu")
+    (after,) = fleet.client.query("sites", site="lab")
+    fleet.worker(slots=4, capabilities=("cpu", "ram"))
+    fleet.submit(capability="ram")  # so that the other site holds more
+    task = fleet.submit()
+
+    assert after["records_left"] == before["records_left"]
+    assert fleet.records.rows("SELECT site_id FROM lease WHERE task_id = ?", task) == [("lab",)]
+
+
 def test_what_is_granted_besides_is_offered_when_a_worker_has_it(fleet: ScriptedFleet) -> None:
     issue(fleet, capabilities=("cpu",))
     worker = at_lab(fleet, labels=DEVICES)
@@ -247,7 +287,7 @@ def test_what_many_workers_have_left_goes_in_portions_one_per_turn(tmp_path: Pat
         worker = ("lab", 1, 0, 1, '["cpu", "gpu"]', "[]", "[]", 1_000, "", 0, "", 0, 0, 0, "")
         store.run_many("put_worker", [(f"lab.w{number:05d}", *worker) for number in range(2_500)])
         store.run("revoke_site", (0, "lab"))
-        known, broker = sites.load(store), Wiped()
+        known, broker = sites.load(store, ()), Wiped()
         assert known.readers().sites == ("lab",)
         for _ in range(4):
             sites.clear(store, cast("SiteKeys", broker), known, (7, 0))
@@ -255,6 +295,6 @@ def test_what_many_workers_have_left_goes_in_portions_one_per_turn(tmp_path: Pat
 
         assert broker.portions == [("lab", count, ("cpu", "gpu")) for count in (1_000, 1_000, 500)]
         assert store.rows("revoked_sites") == [("lab", 7)]
-        again = sites.load(store)
+        again = sites.load(store, ())
         assert again.to_clear(0) == []
         assert again.home_of("lab.w1") == "lab"
