@@ -162,8 +162,11 @@ class BrokerStore:
         self._write(draft, 0, checked(blob, self._read(source, blob, 0)))
         target = self._keys.stored(blob.digest)
         naming = "RENAMENX" if self._is_guest else "RENAME"
-        # The expiry first, because it moves along: whatever happens in between, no object has the short one.
-        _, named, _ = self._call([("PEXPIRE", draft, _OBJECT_LIFE_MS), (naming, draft, target), ("UNLINK", source)])
+        # The expiry first, because it moves along: whatever happens in between, no object has the short one. A draft
+        # that came too late for the name has the long one by then, and nobody would ever collect it.
+        _, named, _ = self._call(
+            [("PEXPIRE", draft, _OBJECT_LIFE_MS), (naming, draft, target), ("UNLINK", source, draft)]
+        )
         if not named and not self.has(blob, renew=True):
             raise ArtifactDamaged(
                 f"The broker keeps something else under the name of content {blob.digest[:12]}…",

@@ -192,6 +192,9 @@ def test_a_name_that_is_taken_by_something_else_is_an_error_and_no_success(
     with pytest.raises(ArtifactDamaged, match="something else under the name"):
         person.store.promote(place, blob)
 
+    # One that dies here can leave nothing that outlives what it was for.
+    assert secured_broker.admin("KEYS", ContentKeys("main").staged("*", "*")) == []
+
 
 def test_an_upload_that_breaks_off_leaves_nothing(
     refusing_nothing: SecuredBroker, coordinator: Store, person: Contents
