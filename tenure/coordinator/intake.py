@@ -52,9 +52,16 @@ class Portion:
         self._now_ms = now_ms
 
     def __iter__(self) -> Iterator[Delivery]:
-        """Those without limits first, then each other person's share, and each other site's."""
+        """Those without limits first, then each other person's share, and each other site's.
+
+        When there was nothing of all that, the turn is given to people who have used their allowance up.
+        """
         for source in (self._at_once, self._people_limits.ration(), self._limits.ration(self._now_ms)):
             for delivery in source:
+                self.taken.append(delivery)
+                yield delivery
+        if not self.taken:
+            for delivery in self._people_limits.given_away():
                 self.taken.append(delivery)
                 yield delivery
 
@@ -144,6 +151,12 @@ class Intake:
             self._spoiled.clear()
         return remarks
 
+    def charge_refused(self, refused: Sequence[Delivery], time_ms: int) -> None:
+        """Charge those whose entries the store refused for the time that was lost to that, in equal parts."""
+        for delivery in refused:
+            self._limits.charge_unreadable(delivery, time_ms // len(refused))
+            self._people_limits.charge_refused(delivery.person, time_ms // len(refused))
+
     def _weigh(self, readers: Readers) -> None:
         """Cut the inboxes that pile up, unread, and note which ones weigh much."""
         limited = Readers(tuple(site for site in readers.sites if site not in self._limits.free))
@@ -171,4 +184,7 @@ class Intake:
 
     def _take_over(self, found: Sequence[Delivery], asked: int) -> list[Delivery]:
         self._note_spoiled(found)
-        return self._people_limits.arrived(self._limits.arrived(found, asked, self._clock.elapsed_ms()))
+        rest = self._people_limits.arrived(self._limits.arrived(found, asked, self._clock.elapsed_ms()))
+        if copies := self._people_limits.copies():
+            self._broker.settle(copies)  # before the commit: the first of each is still unsettled
+        return rest

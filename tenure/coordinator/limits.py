@@ -147,8 +147,9 @@ class InboxLimits:
             allowance.spent += units
             allowance.credit -= units * _SECOND_MS
 
-    def charge_unreadable(self, delivery: Delivery) -> None:
-        """Charge for an entry that could not be read."""
+    def charge_unreadable(self, delivery: Delivery, lost_ms: int = 0) -> None:
+        """Charge for an entry that could not be read or broke a rule, and for the time that was lost to it."""
+        self._charge(delivery.site, min(self._rules.burst, self._rules.units_per_s * lost_ms // _SECOND_MS))
         self._charge(delivery.site, 1 + _size(delivery) // _UNREADABLE_BYTES_PER_UNIT)
 
     def afford(self, site: str, units: int, now_ms: int) -> bool:

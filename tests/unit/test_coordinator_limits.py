@@ -78,6 +78,16 @@ def test_what_cannot_be_read_ends_the_share_at_once() -> None:
     assert of.shown("lab")["inbox_held_back"] == 2
 
 
+def test_the_time_that_is_lost_to_an_entry_costs_what_its_site_may_have_of_it() -> None:
+    of = limits()
+    of.arrived([entry("lab"), entry("lab")], 64, 0)
+    of.charge_unreadable(entry("lab"), 498)  # units, and one for the entry: one is left of the allowance
+    assert len(taken(of)) == 1
+    of.arrived([entry("desk")], 64, 0)
+    of.charge_unreadable(entry("desk"), 3_600_000)
+    assert of.wait_ms(0) == 2  # never more than the whole allowance
+
+
 def test_a_site_in_debt_or_with_something_held_is_not_read() -> None:
     of = limits()
     assert of.readable(("default", "lab", "desk"), 0) == (("default", "lab", "desk"), ())

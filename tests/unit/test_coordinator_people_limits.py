@@ -1,18 +1,23 @@
 """A person who asks for much waits, and nobody else does."""
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 
 import pytest
 
 from tenure.broker.base import Delivery, EntryId
+from tenure.broker.memory_store import START
 from tenure.coordinator.people_limits import PeopleLimits, PersonLimits
 from tenure.coordinator.watchers import Watchers
-from tenure.protocol.client_messages import Query, Watch
+from tenure.protocol.client_messages import MAIL, Query, Reply, Watch
+from tenure.protocol.message import decode
 from tenure.protocol.principal_messages import IssuePerson, IssueSite, Role
 from tenure.testing import ManualClock
 from tests.scripted_fleet import ScriptedClient, ScriptedFleet, envelope
+from tests.tripwire import Trip, Tripwire
 
 NUMBERS = count(1)
 RULES = PersonLimits(time_ms_per_s=100, reserve_ms=1_000, time_ms_per_turn=50, watches=2)
@@ -28,8 +33,9 @@ def limits(clock: ManualClock) -> PeopleLimits:
     return PeopleLimits(RULES, free=("default",), clock=clock)
 
 
-def request(person: str, raw: bytes = b"{}", *, site: str = "") -> Delivery:
-    return Delivery(EntryId(1, next(NUMBERS)), raw, site=site, person=person)
+def request(person: str, raw: bytes = b"", *, site: str = "") -> Delivery:
+    number = next(NUMBERS)
+    return Delivery(EntryId(1, number), raw or b"%09d" % number, site=site, person=person)
 
 
 def taken(of: PeopleLimits, clock: ManualClock, *, each_takes_ms: int = 0) -> list[Delivery]:
@@ -60,11 +66,69 @@ def test_a_turn_takes_a_share_of_each_person_in_order(limits: PeopleLimits, cloc
 def test_a_request_is_taken_whole_and_paid_for_later(limits: PeopleLimits, clock: ManualClock) -> None:
     long, short = request("ada"), request("ada")
     limits.arrived([long, short])
-    assert taken(limits, clock, each_takes_ms=3_000) == [long]
+    assert taken(limits, clock, each_takes_ms=1_500) == [long]
     assert taken(limits, clock) == []
-    assert limits.wait_ms() == 17_002  # two seconds, less what came back meanwhile
-    clock.advance_ms(17_002)
+    clock.advance_ms(3_500)  # with the second and a half before it, this brings back what was used beyond the reserve
+    assert taken(limits, clock) == []
+    clock.advance_ms(2)
     assert taken(limits, clock) == [short]
+
+
+def test_a_host_that_was_suspended_meanwhile_is_charged_to_nobody(clock: ManualClock) -> None:
+    of = PeopleLimits(PersonLimits(), free=(), clock=clock)
+    first, second = request("ada"), request("ada")
+    of.arrived([first])
+    assert taken(of, clock, each_takes_ms=3_600_000) == [first]
+    of.arrived([second])
+    assert taken(of, clock) == [second]
+    assert of.remarks() == []
+
+
+def test_nobody_gets_into_more_debt_than_a_reserve(limits: PeopleLimits, clock: ManualClock) -> None:
+    limits.arrived([request("ada"), request("ada")])
+    for _ in range(50):
+        limits.charge_refused("ada", 2_000)
+    limits.charge_refused("nobody", 2_000)
+    clock.advance_ms(10_000)
+    assert taken(limits, clock) == []
+    clock.advance_ms(1)
+    assert len(taken(limits, clock)) == 1
+
+
+def test_a_request_is_charged_whose_taking_ends_the_turn(limits: PeopleLimits, clock: ManualClock) -> None:
+    limits.arrived([request("ada"), request("ada")])
+    turn = limits.ration()
+    next(turn)
+    clock.advance_ms(1_500)
+    turn.close()
+    assert taken(limits, clock) == []
+
+
+def test_a_turn_that_nobody_else_wants_costs_nothing(limits: PeopleLimits, clock: ManualClock) -> None:
+    limits.arrived([request("ada") for _ in range(3)])
+    assert len(taken(limits, clock, each_takes_ms=1_900)) == 1
+    given = limits.given_away()
+    next(given)
+    clock.advance_ms(49)
+    next(given)
+    clock.advance_ms(9_000)
+    assert list(given) == []
+    limits.arrived([request("ada")])
+    assert len(taken(limits, clock)) == 1
+
+
+def test_a_copy_of_what_waits_is_not_taken_again_and_costs_what_its_bytes_do(
+    limits: PeopleLimits, clock: ManualClock
+) -> None:
+    first, copy, other = request("ada", b"same"), request("ada", b"same"), request("bob", b"same")
+    limits.arrived([first, other, copy])
+    assert (limits.copies(), limits.copies()) == ([copy], [])
+    assert taken(limits, clock) == [first, other]
+    again = request("ada", b"same")
+    limits.arrived([again])
+    assert (limits.copies(), taken(limits, clock)) == ([], [again])
+    limits.arrived([request("ada", b"same") for _ in range(10_001)])
+    assert taken(limits, clock) == []
 
 
 def test_requests_cost_something_that_take_no_time_and_their_bytes_do(limits: PeopleLimits, clock: ManualClock) -> None:
@@ -73,7 +137,20 @@ def test_requests_cost_something_that_take_no_time_and_their_bytes_do(limits: Pe
     assert sum(len(taken(limits, clock)) for _ in range(25)) == 9_000 - 500 + 1
 
 
-def test_who_is_in_debt_or_has_something_held_is_not_read(limits: PeopleLimits, clock: ManualClock) -> None:
+def test_of_who_has_something_held_more_is_read_once_a_second(limits: PeopleLimits, clock: ManualClock) -> None:
+    limits.readable(("ada",))
+    limits.arrived([request("ada")])
+    clock.advance_ms(999)
+    assert limits.readable(("ada",)) == ()
+    clock.advance_ms(1)
+    assert limits.readable(("ada",)) == ("ada",)
+    assert limits.readable(("ada",)) == ()
+    limits.arrived([request("ada") for _ in range(63)])
+    clock.advance_ms(1_000)
+    assert limits.readable(("ada",)) == ()
+
+
+def test_who_has_something_held_is_not_read_at_once(limits: PeopleLimits, clock: ManualClock) -> None:
     assert limits.readable(("default", "ada", "bob")) == ("default", "ada", "bob")
     limits.arrived([request("ada"), request("ada")])
     assert limits.readable(("default", "ada", "bob")) == ("default", "bob")
@@ -99,11 +176,11 @@ def test_that_somebody_has_asked_for_too_much_is_remarked_once(limits: PeopleLim
     for _ in range(3):
         limits.arrived([request("ada"), request("bob")])
         for delivery in limits.ration():
-            clock.advance_ms(100_000 if delivery.person == "ada" else 0)
+            clock.advance_ms(1_500 if delivery.person == "ada" else 0)
         remarks += limits.remarks()
         clock.advance_ms(10_000_000)
 
-    assert remarks == ["ada asks for more than a person may of the coordinator's time: requests wait."]
+    assert remarks == ["ada asks for more than a person may of the coordinator's time: requests wait for others."]
 
 
 def test_the_limits_let_a_hundred_thousand_tasks_pass_in_one_go(clock: ManualClock) -> None:
@@ -176,17 +253,63 @@ def test_a_flood_of_requests_is_answered_in_shares_and_others_at_once(fleet: Scr
 
 
 def test_what_was_held_back_of_a_person_is_answered_in_the_end(fleet: ScriptedFleet) -> None:
-    wild = fleet.connect("c1", "ada")
+    wild, calm = fleet.connect("c1", "ada"), fleet.connect("c1")
     for _ in range(300):
         wild.send(Query(what="tasks"))
-    fleet.step(20)
+    for _ in range(20):
+        calm.ask(Query(what="tasks"))
     assert 90 <= answered(wild) <= 110
     fleet.live(30_000)
 
     assert answered(wild) == 300
     assert fleet.records.events("flooded") == [
-        "ada asks for more than a person may of the coordinator's time: requests wait."
+        "ada asks for more than a person may of the coordinator's time: requests wait for others."
     ]
+
+
+def test_who_has_used_their_time_up_goes_on_while_nobody_else_asks(fleet: ScriptedFleet) -> None:
+    wild = fleet.connect("c1", "ada")
+    for _ in range(300):
+        wild.send(Query(what="tasks"))
+    fleet.step(40)
+
+    assert answered(wild) == 300
+
+
+def test_a_request_that_was_repeated_while_it_waited_is_answered_once(fleet: ScriptedFleet) -> None:
+    wild = fleet.connect("c1", "ada")
+    for number in range(15):
+        wild.send(Query(what="tasks"), request_id=f"q{number}")
+    fleet.step()
+    assert answered(wild) < 15
+    for _ in range(9):
+        wild.send(Query(what="tasks"), request_id="q14")
+    fleet.clock.advance_ms(1_000)
+    fleet.step(9)
+
+    answers = [each for entry in wild.face.answers(after=START, block_ms=0) for each in decode(MAIL, entry.raw).answers]
+    assert [each.request_id for each in answers if isinstance(each, Reply)].count("q14") == 1
+
+
+def test_a_request_that_the_store_refuses_is_paid_for_with_all_the_time_that_it_took(tmp_path: Path) -> None:
+    rule = "CREATE TRIGGER a_rule BEFORE INSERT ON task BEGIN SELECT RAISE(ABORT, 'a rule'); END"
+    with ScriptedFleet(tmp_path, person_limits=PersonLimits(10, 1_000, 50, 2)) as fleet:
+        fleet.client.ask(IssuePerson(person="ada", role=Role.SUBMITTER, secret_digest="a" * 64))
+        slow = Trip(when="after", act=lambda: fleet.clock.advance_ms(1_500))
+        fleet.face = Tripwire(fleet.broker.coordinator(), slow)
+        fleet.restart()
+        fleet.step()
+        with closing(sqlite3.connect(fleet.options.database)) as connection:
+            connection.execute(rule)
+        wild, calm = fleet.connect("c1", "ada"), fleet.connect("c2")
+        wild.send(wild.submission(envelope()))
+        slow.calls.clear()
+        slow.at = 2
+        fleet.step()
+        assert slow.calls[1] == "settle"
+        wild.send(Query(what="tasks"))
+        calm.ask(Query(what="tasks"))
+        assert answered(wild) == 0
 
 
 def test_what_was_held_back_of_a_person_is_answered_by_the_next_coordinator(fleet: ScriptedFleet) -> None:
