@@ -6,12 +6,13 @@ whoever ran before. All writes of a call travel at once.
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, cast, final
 
 from tenure.broker import redis_publishing
-from tenure.broker.base import BrokerState, PendingEntry, WorkerAddress
+from tenure.broker.base import BrokerState, PendingEntry, Readers, WorkerAddress
 from tenure.broker.keys import GROUP, ContentKeys
 from tenure.broker.redis_entries import MESSAGE, deliveries, parse_id
 from tenure.broker.redis_errors import first_word
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
         Mailing,
         Publication,
         PublishOutcome,
-        Readers,
         SiteKeys,
         Stream,
         StreamEntry,
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     )
     from tenure.broker.keys import Keys
     from tenure.broker.redis_connection import Command, RedisConnection, Reply
+
+LOG: Final = logging.getLogger("tenure.broker")
 
 CONSUMER: Final = "coordinator"
 
@@ -91,7 +93,14 @@ class RedisCoordinator:
 
     def unsettled(self, *, readers: Readers, limit: int) -> list[Delivery]:
         """See `CoordinatorBroker.unsettled`."""
-        return self._read(readers, ("COUNT", limit), "0", 0)
+        try:
+            return self._read(readers, ("COUNT", limit), "0", 0)
+        except BrokerUnreachable as error:
+            if not isinstance(error.__cause__, ReplyTooLarge):
+                raise
+        # One of them holds what cannot be read, and everybody would wait behind it for ever.
+        apart = [Readers((site,)) for site in readers.sites] + [Readers((), (person,)) for person in readers.people]
+        return [each for alone in apart for each in self._read(alone, ("COUNT", limit), "0", 0)]
 
     def settle(
         self,
@@ -160,11 +169,21 @@ class RedisCoordinator:
             # Nobody else has lost anything by that, and what cannot be read would be given again and again.
             for site in readers.sites:
                 self.sites.cut_inbox(site, 0)
+            for person in readers.people:
+                self._drop_received(person)
             return []
         found, gone = deliveries(reply, origins)
         if gone:
             self._remove((key.decode(), at.decode()) for key, at in gone)
         return found
+
+    def _drop_received(self, person: str) -> None:
+        """Delete what was received of a person's requests and never settled; what was not received yet stays."""
+        key = self.keys.rpc(person)
+        listed = self.connection.call("XPENDING", key, GROUP, "-", "+", _PENDING_PAGE, CONSUMER)
+        ids = [at.decode() for at, *_ in cast("list[tuple[bytes, bytes, int, int]]", listed)]
+        LOG.warning("%d requests of %s were dropped unread: one is larger than any may be", len(ids), person)
+        self._remove((key, at) for at in ids)
 
     def _remove(self, found: Iterable[tuple[str, str]]) -> None:
         by_key: defaultdict[str, list[str]] = defaultdict(list)

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast, final
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, cast, final
+
+from redis.exceptions import ResponseError
 
 from tenure.broker.base import Backlog
+from tenure.broker.redis_errors import first_word
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tenure.broker.base import Readers, WorkerAddress
     from tenure.broker.keys import Keys
-    from tenure.broker.redis_connection import Command, RedisConnection, Reply
+    from tenure.broker.redis_connection import Answer, Command, RedisConnection, Reply
+
+LOG: Final = logging.getLogger("tenure.broker")
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class RedisSites:
     """See `SiteKeys`."""
 
     connection: RedisConnection
     keys: Keys
+    _cannot_weigh: bool = field(default=False, init=False)
 
     def waiting(self, readers: Readers) -> Mapping[str, Backlog]:
         """See `SiteKeys.waiting`."""
@@ -29,9 +36,10 @@ class RedisSites:
         # Without SAMPLES 0 the size of all entries would be guessed from that of the first few.
         commands: list[Command] = [("XLEN", key) for key in keys]
         commands += [("MEMORY", "USAGE", key, "SAMPLES", 0) for key in keys]
-        answers = self._all(commands)
-        counted = zip(readers.sites, answers[: len(keys)], answers[len(keys) :], strict=True)
-        return {site: Backlog(cast("int", entries), cast("int", size or 0)) for site, entries, size in counted}
+        answers = self.connection.call_all(commands) if commands else []
+        entries = [cast("int", self.connection.checked(answer)) for answer in answers[: len(keys)]]
+        sizes = map(self._size, answers[len(keys) :])
+        return {site: Backlog(*each) for site, *each in zip(readers.sites, entries, sizes, strict=True)}
 
     def heartbeat_sizes(self, workers: Sequence[WorkerAddress]) -> list[int]:
         """See `SiteKeys.heartbeat_sizes`."""
@@ -65,6 +73,27 @@ class RedisSites:
         # What a site has filled may be large, and a DEL would let everyone wait for the memory to be given back.
         self.connection.call("UNLINK", *self.keys.of_site(site, workers, capabilities))
 
+    def _size(self, answer: Answer) -> int:
+        """What MEMORY USAGE has answered; 0 where it is not to be had: entries are still counted."""
+        if isinstance(answer, ResponseError) and _is_withheld(answer):
+            if not self._cannot_weigh:
+                LOG.warning(
+                    "the broker at %s does not say how large the inboxes of sites are (%s), so only how many entries"
+                    " they have is limited: run `tenure broker secure` again, or let the coordinator use MEMORY USAGE",
+                    self.connection.address,
+                    answer,
+                )
+            self._cannot_weigh = True
+            return 0
+        size = cast("int", self.connection.checked(answer) or 0)
+        self._cannot_weigh = False
+        return size
+
     def _all(self, commands: Sequence[Command]) -> list[Reply]:
         answers = self.connection.call_all(commands) if commands else []
         return [self.connection.checked(answer) for answer in answers]
+
+
+def _is_withheld(error: ResponseError) -> bool:
+    """Whether the user was made by a release that did not ask for it, or the server has no such command."""
+    return first_word(error) == "NOPERM" or str(error).removeprefix("ERR ").lower().startswith("unknown ")

@@ -76,6 +76,42 @@ def test_an_inbox_that_is_beyond_all_measure_is_emptied_unread_when_it_is_read_a
     assert [each.raw for each in coordinator.receive(readers=BOTH, limit=9, block_ms=0)] == [b"again"]
 
 
+def ask(bench: ServerBench, person: str, *fields: str) -> None:
+    bench.connect().call("XADD", bench.keys.rpc(person), "*", *fields)
+
+
+def test_what_was_received_of_a_person_and_is_beyond_all_measure_is_dropped_when_it_is_read_alone(
+    server_bench: ServerBench,
+) -> None:
+    coordinator = server_bench.coordinator()
+    eve = Readers((), ("eve",))
+    coordinator.ensure_streams(readers=eve)
+    ask(server_bench, "eve", *["a"] * 1_100_000)
+
+    assert coordinator.receive(readers=eve, limit=9, block_ms=0) == []
+    ask(server_bench, "eve", "m", "after it")
+    assert coordinator.unsettled(readers=eve, limit=9) == []
+    assert [each.raw for each in coordinator.receive(readers=eve, limit=9, block_ms=0)] == [b"after it"]
+
+
+def test_what_others_have_said_is_found_again_beside_a_request_that_is_beyond_all_measure(
+    server_bench: ServerBench,
+) -> None:
+    """Or no coordinator would ever get past its start."""
+    coordinator = server_bench.coordinator()
+    everybody = Readers(("lab",), (DEFAULT_PERSON, "eve"))
+    coordinator.ensure_streams(readers=everybody)
+    add(server_bench, "m", b"a report")
+    ask(server_bench, DEFAULT_PERSON, "m", "a request")
+    ask(server_bench, "eve", *["a"] * 1_100_000)
+
+    with pytest.raises(BrokerUnreachable, match="far more than any entry may hold"):
+        coordinator.receive(readers=everybody, limit=9, block_ms=0)
+    for _ in range(2):
+        found = coordinator.unsettled(readers=everybody, limit=9)
+        assert [(each.person, each.raw) for each in found] == [("", b"a report"), (DEFAULT_PERSON, b"a request")]
+
+
 def test_a_missing_inbox_is_missed_as_before(server_bench: ServerBench) -> None:
     with pytest.raises(StreamMissing):
         server_bench.coordinator().receive(readers=LAB, limit=9, block_ms=0)
