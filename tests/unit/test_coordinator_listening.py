@@ -11,6 +11,7 @@ from tenure.coordinator.live import LiveLease, LiveLeases
 from tenure.protocol.states import LeaseState, WorkerState
 from tenure.protocol.worker_messages import HEARTBEAT, Heartbeat, Held
 from tenure.testing import ManualClock
+from tests.tripwire import Trip, Tripwire
 
 RULES = SiteLimits(units_per_s=1_000, burst=1_000)
 TASK = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -23,7 +24,8 @@ class Scene:
         broker = MemoryBroker(MemoryStore(ManualClock()), Keys("main"))
         self.broker = broker
         self.limits = InboxLimits(RULES, free=("default",))
-        self.listener = Listener(broker.coordinator(), self.limits)
+        self.trip = Trip()
+        self.listener = Listener(Tripwire(broker.coordinator(), self.trip), self.limits)
         self.leases = LiveLeases()
         self.workers: list[WorkerView] = []
 
@@ -185,3 +187,14 @@ def test_of_workers_that_were_passed_over_no_more_is_read_at_a_look_than_the_lon
         scene.spend(now_ms)
         looks.append(scene.heard(now_ms))
     assert looks == [[], names[:1], names[1:2], names[2:]]
+
+
+def test_only_heartbeats_that_are_longer_than_they_should_be_are_measured_and_read_twice() -> None:
+    scene = Scene()
+    for number in range(3):
+        scene.beat(scene.worker(f"lab.w{number}", bound=10), holds=10)
+    assert len(scene.heard()) == 3
+    assert scene.trip.calls == ["heartbeats"]
+    scene.beat(scene.workers[1], holds=100, sequence=2)
+    assert scene.heard() == ["lab.w1"]
+    assert scene.trip.calls[1:] == ["heartbeats", "heartbeat_sizes", "heartbeats"]
