@@ -1,14 +1,15 @@
 """What a turn takes in: of each person and each site no more than their share (`people_limits`, `limits`).
 
 A site may write to its inbox whatever it likes: more than anybody can read, and ids after which the stream takes no
-other. Inboxes are weighed before they are read: those that pile up are cut, of those that weigh much little is read at
-once, and an inbox that was spoiled is made anew. Nothing is lost by that: whoever is owed an answer repeats what it
-said.
+other. Inboxes are weighed several times a second, and before each reading for as long as much comes of them: those that
+pile up are cut, of those that weigh much little is read at once, and an inbox that was spoiled is made anew. Nothing is
+lost by that: whoever is owed an answer repeats what it said.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING, Final, final
 
 from tenure.broker.base import Readers
@@ -29,6 +30,12 @@ _APART: Final = 16
 _HEAVY_BYTES: Final = 1024 * 1024
 _HEAVY_APART: Final = 4
 """How many entries are read at once of an inbox that weighs more than that."""
+
+_WEIGH_EVERY_MS: Final = 250
+"""To weigh an inbox takes a broker longer the more is in it, so not every turn begins with that."""
+
+_WATCHED_MS: Final = 10_000
+"""A site of which much came at once is weighed before every turn for this long: more of it may follow."""
 
 _SPOILED: Final = 2**63
 """A broker's own ids are milliseconds; one this high was chosen so that hardly any, or none, is left behind it."""
@@ -101,28 +108,33 @@ class Intake:
         self._batch_limit = batch_limit
         self._spoiled: set[str] = set()
         self._heavy: set[str] = set()
+        self._exhausted: set[str] = set()
+        self._watched: dict[str, int] = {}
+        self._weighed_ms: int | None = None
         self._remarks: list[tuple[str, str]] = []
 
     def receive(self, readers: Readers, block_ms: int) -> Portion:
         """Read what has come, waiting up to `block_ms`, or until a site that is held back may go on."""
         now_ms = self._clock.elapsed_ms()
         together, lagging = self._limits.readable(readers.sites, now_ms)
-        self._weigh(readers)
+        self._weigh_in_time(readers.sites, (*together, *lagging), now_ms)
+        heavy = [site for site in (*together, *lagging) if site in self._heavy]
         waits_ms = [each for each in (self._limits.wait_ms(now_ms), self._people_limits.wait_ms()) if each is not None]
+        if not self._exhausted.issuperset(heavy):  # they are read after the others, and have something
+            waits_ms.append(0)
         found = self._broker.receive(
             readers=Readers(self._light(together), self._people_limits.readable(readers.people)),
             limit=self._batch_limit,
             block_ms=min([block_ms, *waits_ms]),
         )
         at_once = self._take_over(found, self._batch_limit)
-        portions: list[tuple[tuple[str, ...], int]] = [
-            ((site,), _HEAVY_APART) for site in (*together, *lagging) if site in self._heavy
-        ]
+        for site in heavy:
+            found = self._broker.receive(readers=Readers((site,)), limit=_HEAVY_APART, block_ms=0)
+            self._take_over(found, _HEAVY_APART)
+            (self._exhausted.discard if found else self._exhausted.add)(site)
         if light := self._light(lagging):
-            portions.append((light, _APART))
-        for sites, limit in portions:
-            found = self._broker.receive(readers=Readers(sites), limit=limit, block_ms=0)
-            self._take_over(found, limit)
+            found = self._broker.receive(readers=Readers(light), limit=_APART, block_ms=0)
+            self._take_over(found, _APART)
         self._limits.quiet(lagging)
         return Portion(at_once, self._limits, self._people_limits, self._clock.elapsed_ms())
 
@@ -131,7 +143,7 @@ class Intake:
         self._limits.forget()
         self._people_limits.forget()
         self._limits.readable(readers.sites, self._clock.elapsed_ms())
-        self._weigh(readers)
+        self._weigh(readers.sites)
         light = Readers(self._light(readers.sites), readers.people)
         found = self._broker.unsettled(readers=light, limit=self._batch_limit)
         for site in (each for each in readers.sites if each in self._heavy):
@@ -151,15 +163,26 @@ class Intake:
             self._spoiled.clear()
         return remarks
 
+    def _weigh_in_time(self, sites: Sequence[str], readable: Sequence[str], now_ms: int) -> None:
+        """Weigh all inboxes now and then, and in between those of which much came when they were read last."""
+        if self._weighed_ms is None or now_ms - self._weighed_ms >= _WEIGH_EVERY_MS:
+            self._weighed_ms = now_ms
+            self._watched = {site: until_ms for site, until_ms in self._watched.items() if until_ms > now_ms}
+            self._exhausted.intersection_update(self._heavy)
+            self._heavy.intersection_update(sites)
+            self._weigh(sites)
+        else:
+            self._weigh([site for site in readable if site in self._watched])
+
     def charge_refused(self, refused: Sequence[Delivery], time_ms: int) -> None:
         """Charge those whose entries the store refused for the time that was lost to that, in equal parts."""
         for delivery in refused:
             self._limits.charge_unreadable(delivery, time_ms // len(refused))
             self._people_limits.charge_refused(delivery.person, time_ms // len(refused))
 
-    def _weigh(self, readers: Readers) -> None:
+    def _weigh(self, sites: Sequence[str]) -> None:
         """Cut the inboxes that pile up, unread, and note which ones weigh much."""
-        limited = Readers(tuple(site for site in readers.sites if site not in self._limits.free))
+        limited = Readers(tuple(site for site in sites if site not in self._limits.free))
         if not limited.sites:
             return
         backlogs = self._broker.sites.waiting(limited)
@@ -168,7 +191,8 @@ class Intake:
             left = self._broker.sites.waiting(Readers((site,)))
             if self._limits.floods(left):  # its entries are not alike, and what was left is the heaviest of it
                 self._cut(site, 0)
-        self._heavy = {site for site, backlog in backlogs.items() if backlog.size > _HEAVY_BYTES}
+        self._heavy.difference_update(backlogs)
+        self._heavy.update(site for site, backlog in backlogs.items() if backlog.size > _HEAVY_BYTES)
 
     def _cut(self, site: str, keep: int) -> None:
         cut = self._broker.sites.cut_inbox(site, keep)
@@ -184,7 +208,18 @@ class Intake:
 
     def _take_over(self, found: Sequence[Delivery], asked: int) -> list[Delivery]:
         self._note_spoiled(found)
+        self._watch(found, asked)
         rest = self._people_limits.arrived(self._limits.arrived(found, asked, self._clock.elapsed_ms()))
         if copies := self._people_limits.copies():
             self._broker.settle(copies)  # before the commit: the first of each is still unsettled
         return rest
+
+    def _watch(self, found: Sequence[Delivery], asked: int) -> None:
+        counts: Counter[str] = Counter()
+        sizes: Counter[str] = Counter()
+        for delivery in found:
+            counts[delivery.site] += 1
+            sizes[delivery.site] += max(len(delivery.raw), delivery.size)
+        until_ms = self._clock.elapsed_ms() + _WATCHED_MS
+        much = (site for site in counts if site and (counts[site] >= asked or sizes[site] > _HEAVY_BYTES))
+        self._watched.update(dict.fromkeys(much, until_ms))
