@@ -82,7 +82,7 @@ COMMANDS = [
 
 @pytest.fixture
 def tenure(capsys: pytest.CaptureFixture[str]) -> CommandLine:
-    return CommandLine(FakeFleet(rows=ROWS), capsys)
+    return CommandLine(FakeFleet(rows=dict(ROWS)), capsys)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
