@@ -18,7 +18,7 @@ from tenure.broker.url import BrokerUrl
 from tenure.errors import BrokerRefused, BrokerUnreachable, BrokerUnsafe, StreamMissing
 from tests.broker_names import C1, CPU, OWN, READERS, W1
 from tests.contract.conftest import ServerBench
-from tests.servers import Server, free_port
+from tests.servers import HARDENED, Server, free_port
 
 Make = Callable[..., Publication]
 Starts = Callable[..., Server]
@@ -333,12 +333,10 @@ def test_mailboxes_expire(server_bench: ServerBench, coordinator: RedisCoordinat
     assert server.admin("TTL", keys.reply(C1)) in range(3_590, 3_601)
 
 
-def test_many_large_envelopes_are_published(
-    server_bench: ServerBench, coordinator: RedisCoordinator, make: Make
-) -> None:
-    """More than a server lets one transaction queue, where its administrator has set a limit."""
-    server = server_bench.server
-    server.admin("CONFIG", "SET", "client-query-buffer-limit", "2mb")
+def test_many_large_envelopes_are_published(own_server: Starts, make: Make) -> None:
+    """More than a server lets one transaction queue, under the limits that are recommended."""
+    coordinator = RedisCoordinator(own_server(*HARDENED).connect(), Keys("main"))
+    coordinator.ensure_streams(readers=READERS, assignments=[CPU])
     pattern = make(1)
     large = pattern.assignment.model_copy(update={"envelope": b"x" * 60_000})
     many = [Publication(EntryId(1, n), large, CPU) for n in range(1, 101)]
