@@ -96,7 +96,7 @@ def test_a_spoiled_inbox_is_made_anew(scene: Scene) -> None:
     wait_until(lambda: scene.records.count(sql, text), "the inbox is made anew")
 
 
-@pytest.mark.skipif(not MINUTES, reason="tells nothing on turns of seconds: HOSTILE_MINUTES=60 makes an hour of it")
+@pytest.mark.slow
 def test_the_honest_sites_slowest_tasks_take_at_most_twice_as_long(scene: Scene) -> None:
     quiet, attacked = (percentile(times) for times in (scene.quiet_ms, scene.attacked_ms))
     figures = f"p99 {quiet:.0f} ms quiet ({len(scene.quiet_ms)}), {attacked:.0f} ms ({len(scene.attacked_ms)})"
