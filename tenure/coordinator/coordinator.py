@@ -362,6 +362,8 @@ class Coordinator:
         return memory
 
     def _block_ms(self, wanted_ms: int | None) -> int:
+        if wanted_ms == 0:
+            return 0
         limit_ms = self._options.idle_block_ms if wanted_ms is None else wanted_ms
         if self._curator.busy():
             limit_ms = min(limit_ms, _BUSY_BLOCK_MS)

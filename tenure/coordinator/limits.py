@@ -202,7 +202,9 @@ class InboxLimits:
     def _of(self, site: str, now_ms: int) -> _Allowance:
         """A site's allowance, with what has come back meanwhile."""
         full = self._rules.burst * _SECOND_MS
-        allowance = self._sites.setdefault(site, _Allowance(full, now_ms))
+        allowance = self._sites.get(site)
+        if allowance is None:
+            allowance = self._sites[site] = _Allowance(full, now_ms)
         grown = (now_ms - allowance.filled_ms) * self._rules.units_per_s
         allowance.credit = min(full, allowance.credit + grown)
         allowance.filled_ms = now_ms

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     from tests.simulation.history import Fact
 
-CHUNK: Final = 20
+_LARGEST_CHUNK: Final = 200
+_SMALLEST_CHUNK: Final = 20
 
 
 @final
@@ -157,7 +158,8 @@ def run_seeds(seeds: Iterable[int], plan: Plan) -> Tally:
 def run_many(plan: Plan, seeds: int, processes: int | None = None) -> Iterator[Tally]:
     """So many seeds from that of the plan on, in chunks, over all processors; in order of completion."""
     base = plan.seed
-    chunks = [range(at, min(at + CHUNK, base + seeds)) for at in range(base, base + seeds, CHUNK)]
     count = processes or os.cpu_count() or 1
+    size = max(_SMALLEST_CHUNK, min(_LARGEST_CHUNK, seeds // (50 * count)))
+    chunks = [range(at, min(at + size, base + seeds)) for at in range(base, base + seeds, size)]
     with get_context("spawn").Pool(count) as pool:
         yield from pool.imap_unordered(partial(run_seeds, plan=plan), chunks)

@@ -10,6 +10,9 @@ from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
+from tenure.broker.base import ClientAddress
+from tenure.broker.keys import DEFAULT_PERSON
+from tenure.broker.memory_store import START
 from tenure.client.exchange import Identity
 from tenure.client.handle import Handle, Ties
 from tenure.client.session import Session, Wiring
@@ -22,7 +25,7 @@ from tests.simulation.network import unreachable
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tenure.broker.base import ClientBroker
+    from tenure.broker.base import ClientBroker, EntryId
     from tenure.protocol.client_messages import Ask, Reply
     from tests.simulation.dice import Dice
     from tests.simulation.history import History
@@ -84,6 +87,7 @@ class ClientProcess(Process):
         """By key."""
         self._planned = -1
         self._stepping = False
+        self._read_up_to = START
 
     # --- what people ask ------------------------------------------------------------------------
 
@@ -145,8 +149,16 @@ class ClientProcess(Process):
 
         self.engine.at(when, lambda: self.deliver(step))
 
+    def has_news(self) -> bool:
+        """Whether an answer waits that it has not read."""
+        return self._newest() != self._read_up_to
+
+    def _newest(self) -> EntryId:
+        return self.network.server_of(self.host).newest_answer(ClientAddress(DEFAULT_PERSON, self.client_id))
+
     def _step(self) -> None:
         self._planned, self._stepping = -1, True
+        self._read_up_to = self._newest()
         self.session.step()
         self._stepping = False
         self.wake(_READ_MS)

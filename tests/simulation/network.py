@@ -12,12 +12,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, final
 
 from tenure.broker.memory import MemoryBroker
-from tenure.broker.memory_store import MemoryStore
+from tenure.broker.memory_store import START, MemoryStore
 from tenure.errors import BrokerError, BrokerRefused, BrokerUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tenure.broker.base import ClientAddress, EntryId, Readers
     from tenure.broker.keys import Keys
     from tenure.broker.memory import MemoryWorker
     from tests.simulation.dice import Dice
@@ -78,6 +79,24 @@ class Server:
                 call.process.engine.after(0, partial(_execute, self, call))
             elif call.waits:
                 self.readers.append(call)
+
+    def unread(self, readers: Readers) -> bool:
+        """Whether the coordinator has anything to read; what is gone, or away, counts: it is told of that."""
+        keys = self.broker.keys
+        inboxes = (*map(keys.inbox, readers.sites), *map(keys.rpc, readers.people))
+        try:
+            found = [self.store.stream(key) for key in inboxes]
+        except BrokerUnreachable:
+            return True
+        return any(stream is None or stream.undelivered for stream in found)
+
+    def newest_answer(self, client: ClientAddress) -> EntryId:
+        """The id of the last entry for a client; the very first one when there is none, or no broker."""
+        try:
+            stream = self.store.stream(self.broker.keys.reply(client))
+        except BrokerUnreachable:
+            return START
+        return START if stream is None else stream.last_id
 
     def interrupt(self) -> None:
         """End every waiting read now, as a lost stream or connection does."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
-from tenure.broker.keys import DEFAULT_SITE, Keys
+from tenure.broker.base import Readers
+from tenure.broker.keys import DEFAULT_PERSON, DEFAULT_SITE, Keys
 from tenure.protocol.client_messages import Adopt, CollectArtifacts, Drop
 from tenure.protocol.envelope import CallWork, CommandWork, Envelope, Requirements, Retry, Scope, digest, encode
 from tests.simulation.agent import Seat
@@ -21,6 +22,7 @@ from tests.simulation.faults import Faults
 from tests.simulation.foreman import LABELS, Foreman
 from tests.simulation.history import Closed, Fact, History, Quiet, Submitted
 from tests.simulation.hosts import Host, HostClock
+from tests.simulation.liar import SITE
 from tests.simulation.network import Network
 from tests.simulation.profile import LAUNCHER, Profile, draw_profile
 from tests.simulation.records import Records
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from tenure.protocol.client_messages import Ask
 
+_READERS: Final = Readers((DEFAULT_SITE, SITE, NORTH), (DEFAULT_PERSON,))
 _LONGEST_MS: Final = 180_000
 _LONGEST_JUMP_MS: Final = 700_000
 """A delay is kept by the coordinator's wall clock, so a jump of it can stretch one."""
@@ -172,9 +175,11 @@ class World:
             self.engine.after(self.dice.between(50, 1_500), self.start_coordinator)
 
     def _wake_readers(self) -> None:
-        if self.coordinator is not None:
-            self.coordinator.wake(self.dice.below(4))
-        self.client.wake(2)
+        delay_ms = self.dice.below(4)
+        if self.coordinator is not None and self.network.server_of(self.host("c")).unread(_READERS):
+            self.coordinator.wake(delay_ms)
+        if self.client.has_news():
+            self.client.wake(2)
 
     # --- one history ----------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ over all files.
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import resources
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -17,6 +18,7 @@ _MARK: Final = "-- name: "
 _PACKAGE: Final = "tenure.coordinator.store"
 
 
+@cache
 def load_queries() -> Mapping[str, str]:
     """Every named statement of the package's `sql` folder, by name.
 
@@ -42,6 +44,7 @@ def _statements(text: str) -> Iterator[tuple[str, str]]:
         yield name.strip(), body.strip().rstrip(";")
 
 
+@cache
 def load_migrations() -> tuple[tuple[int, str], ...]:
     """The numbered migrations, in order, as (number, script)."""
     folder = resources.files(_PACKAGE).joinpath("migrations")
