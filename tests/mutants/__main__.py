@@ -77,25 +77,24 @@ def main(arguments: list[str]) -> int:
         benches: SimpleQueue[Bench] = SimpleQueue()
         for number in range(options.jobs):
             benches.put(Bench(Path(folder) / str(number), options.seeds))
-        untouched = _examine(benches, None, "both" if options.ask == "first" else options.ask)
+        bench = benches.get()
+        untouched = bench.untouched("both" if options.ask == "first" else options.ask)
         if untouched.killed or untouched.broken:
             _say(f"The package as it is does not pass: {untouched}")
             return 1
+        witnesses = bench.witnesses(chosen)
+        benches.put(bench)
         with ThreadPoolExecutor(options.jobs) as pool:
-            deaths = list(pool.map(partial(_report, benches, options.ask), chosen))
+            deaths = list(pool.map(partial(_report, benches, options.ask, witnesses), chosen))
     return _sum_up(chosen, deaths)
 
 
-def _examine(benches: SimpleQueue[Bench], mutant: Mutant | None, ask: Ask) -> Death:
+def _report(benches: SimpleQueue[Bench], ask: Ask, witnesses: dict[str, list[str]], mutant: Mutant) -> Death:
     bench = benches.get()
     try:
-        return bench.examine(mutant, ask)
+        death = bench.examine(mutant, ask, witnesses.get(mutant.name, ()))
     finally:
         benches.put(bench)
-
-
-def _report(benches: SimpleQueue[Bench], ask: Ask, mutant: Mutant) -> Death:
-    death = _examine(benches, mutant, ask)
     _say(f"{mutant.name:<{_WIDTH}} {str(death)[:200]}")
     return death
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, final
 
 from tests.mutants.verdict import UNNOTICED, BrokenMutant, Run, Verdict, of_simulation, of_tests
+from tests.mutants.witnesses import MEASURED, Witnesses
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +32,7 @@ TESTS: Final = (
 """Tests without processes, servers and waiting."""
 _TIMEOUT_S: Final = 600
 _PLAIN: Final = ("-p", "no:randomly", "-p", "no:cacheprovider", "--no-header", "--tb=no")
+_PYTEST: Final = ("-m", "pytest", "-q", "-x", *_PLAIN, "-m", "not slow")
 
 Ask = Literal["first", "both", "tests", "simulation"]
 """Who is asked: the tests and, when they have not noticed, the simulation; both always; or one of them alone."""
@@ -71,20 +73,39 @@ class Bench:
         self._seeds = seeds
         ignore = shutil.ignore_patterns("__pycache__", ".*")
         self._compiled = root / "compiled"
+        self._measured = root / "coverage.measured"
         for folder in ("tenure", "tests"):
             shutil.copytree(ROOT / folder, root / folder, ignore=ignore)
         shutil.copy(ROOT / "pyproject.toml", root)
         self._files = [str(path) for pattern in TESTS for path in sorted(root.glob(pattern))]
 
-    def examine(self, mutant: Mutant | None, ask: Ask) -> Death:
-        """Make a mutant (None for the package as it is), and see who notices."""
-        package = self._root / "tenure"
-        kept = {edit.file: (package / edit.file).read_bytes() for edit in (mutant.edits if mutant else ())}
+    def untouched(self, ask: Ask) -> Death:
+        """Whether the package as it is passes; what its tests run is measured for `witnesses`."""
+        rules = self._root / "coverage.rules"
+        rules.write_text(MEASURED, encoding="utf-8")
+        measure = ["-m", "coverage", "run", f"--rcfile={rules}", f"--data-file={self._measured}"]
         try:
-            for edit in mutant.edits if mutant else ():
+            tests = of_tests(self._run([*measure, *_PYTEST, *self._files])) if ask != "simulation" else UNNOTICED
+            return Death(tests, self._simulation() if ask != "tests" else UNNOTICED)
+        except BrokenMutant as error:
+            return Death(broken=str(error))
+
+    def witnesses(self, mutants: Sequence[Mutant]) -> dict[str, list[str]]:
+        """The tests to ask first, by the mutant's name; none of them when the tests were not measured here."""
+        if not self._measured.exists():
+            return {}
+        witnesses = Witnesses(self._measured, self._root / "tenure")
+        return {mutant.name: witnesses.of(mutant.edits) for mutant in mutants}
+
+    def examine(self, mutant: Mutant, ask: Ask, witnesses: Sequence[str] = ()) -> Death:
+        """Make a mutant, and see who notices: those tests before all others."""
+        package = self._root / "tenure"
+        kept = {edit.file: (package / edit.file).read_bytes() for edit in mutant.edits}
+        try:
+            for edit in mutant.edits:
                 edit.apply(package)
                 self._forget(package / edit.file)
-            tests = self._tests(mutant) if ask != "simulation" else UNNOTICED
+            tests = self._tests(mutant, witnesses) if ask != "simulation" else UNNOTICED
             asked = ask in {"both", "simulation"} or (ask == "first" and not tests.killed)
             return Death(tests, self._simulation() if asked else UNNOTICED)
         except BrokenMutant as error:
@@ -94,11 +115,13 @@ class Bench:
                 (package / file).write_bytes(content)
                 self._forget(package / file)
 
-    def _tests(self, mutant: Mutant | None) -> Verdict:
+    def _tests(self, mutant: Mutant, witnesses: Sequence[str]) -> Verdict:
         # The first failure ends the run, so what is likely to notice comes first.
-        edited = [edit.file for edit in mutant.edits] if mutant else []
+        if witnesses and (verdict := of_tests(self._run([*_PYTEST, *witnesses]))).killed:
+            return verdict
+        edited = [edit.file for edit in mutant.edits]
         files = sorted(self._files, key=lambda file: _distance(Path(file).name, edited))
-        return of_tests(self._run(["-m", "pytest", "-q", "-x", *_PLAIN, "-m", "not slow", *files]))
+        return of_tests(self._run([*_PYTEST, *files]))
 
     def _forget(self, file: Path) -> None:
         """Remove the compiled form: Python looks at a file's second and size alone, which an edit may not change."""
