@@ -38,6 +38,11 @@ class Outcome:
     error: str = ""
 
 
+def journal_of(out: Path) -> Path:
+    """Where the results of a run into this file are kept until it is whole."""
+    return out.with_name(f"{out.name}.partial")
+
+
 @final
 class Journal:
     """The results of one run.
@@ -56,7 +61,7 @@ class Journal:
         if not out.parent.is_dir():
             raise UsageError(f"the folder {out.parent} does not exist")
         self.out = out
-        self.path = out.with_name(f"{out.name}.partial")
+        self.path = journal_of(out)
         self._run = run
         self._places: dict[str, int] = {}
         self._file: IO[bytes] | None = None

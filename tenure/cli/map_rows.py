@@ -49,15 +49,20 @@ class Row:
 @final
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where rows come from; exactly one of the three."""
+    """Where rows come from; exactly one of the first three."""
 
     csv_file: Path | None = None
     lines_file: Path | None = None
     files: str | None = None
+    written: tuple[Path, ...] = ()
+    """The files that the command itself writes: none of them is read for rows."""
 
     def __post_init__(self) -> None:
         if sum(part is not None for part in (self.csv_file, self.lines_file, self.files)) != 1:
             raise UsageError("say where the rows come from", "Give exactly one of --csv, --lines and --files")
+        read = self.csv_file or self.lines_file
+        if read is not None and any(_same(read, path) for path in self.written):
+            raise UsageError(f"the results would be written over the rows in {read}", "Choose another --out")
 
     def rows(self, run: str) -> Iterator[Row]:
         """The rows in order, read as they are asked for. Raises `UsageError` for input that cannot be read."""
@@ -86,12 +91,16 @@ class Source:
             return _csv_rows(self.csv_file)
         if self.lines_file is not None:
             return _line_rows(self.lines_file)
-        return _file_rows(self.files or "")
+        return _file_rows(self.files or "", frozenset(path.resolve() for path in self.written))
 
 
 def default_run(work: str, out: Path) -> str:
     """The run's name when none is given: the same work into the same file is the same run."""
     return "map-" + hashlib.sha256(f"{work}\0{out.absolute()}".encode()).hexdigest()[:_RUN_CHARACTERS]
+
+
+def _same(read: Path, written: Path) -> bool:
+    return read.exists() and written.exists() and read.samefile(written)
 
 
 @contextmanager
@@ -139,8 +148,9 @@ def _line_rows(path: Path) -> Iterator[tuple[dict[str, str], list[int]]]:
                 yield {_LINE: text}, []
 
 
-def _file_rows(pattern: str) -> Iterator[tuple[dict[str, str], list[int]]]:
-    paths = sorted(path for path in glob.glob(pattern, recursive=True) if Path(path).is_file())  # noqa: PTH207 - "**"
+def _file_rows(pattern: str, own: frozenset[Path]) -> Iterator[tuple[dict[str, str], list[int]]]:
+    fitting = glob.glob(pattern, recursive=True)  # noqa: PTH207 - "**"
+    paths = sorted(path for path in fitting if Path(path).is_file() and Path(path).resolve() not in own)
     if not paths:
         raise UsageError(f"no file fits {pattern!r}", "Quote the pattern, so that the shell leaves it alone")
     for path in paths:

@@ -115,6 +115,31 @@ def test_a_file_that_has_changed_is_a_new_row(tenure: CommandLine) -> None:
     assert len(tenure.fleet.tasks) == 3
 
 
+def test_the_results_are_not_rows_of_the_next_start(tenure: CommandLine) -> None:
+    line = ("map", "--files", "texts/*", "--out", "texts/out.jsonl", "--", "cat", "{path}")
+    Path("texts").mkdir()
+    Path("texts/a.txt").write_text("one")
+    Path("texts/out.jsonl.partial").touch()
+    assert tenure(*line).code == 0
+    assert tenure(*line).code == 0
+    assert len(tenure.fleet.tasks) == 1
+
+
+@pytest.mark.parametrize(
+    ("option", "rows", "out"),
+    [("--csv", "grid.csv", "grid.csv"), ("--csv", "grid.csv", "link.csv"), ("--lines", "o.csv.partial", "o.csv")],
+)
+def test_results_are_not_written_over_the_rows(tenure: CommandLine, option: str, rows: str, out: str) -> None:
+    Path("link.csv").symlink_to("grid.csv")
+    Path("o.csv.partial").write_text("1\n")
+    before = Path(rows).read_text()
+    printed = tenure("map", "map_handlers:square", option, rows, "--out", out)
+    assert printed.code == 2
+    assert f"written over the rows in {rows}" in printed.err
+    assert Path(rows).read_text() == before
+    assert not tenure.fleet.tasks
+
+
 def test_options_reach_the_tasks(tenure: CommandLine) -> None:
     tenure("map", "map_handlers:square", "--csv", "grid.csv", "--out", "o.csv", "--run", "r", "--lease-ttl", "5s")
     assert tenure.fleet.options == [{"run": "r", "lease_ttl": "5s"}]
