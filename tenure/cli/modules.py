@@ -22,7 +22,10 @@ def require_modules(names: Sequence[str]) -> None:
     folder = str(Path.cwd())
     for name in names:
         top = name.partition(".")[0]
-        known = top in sys.builtin_module_names or PathFinder.find_spec(top, [folder, *sys.path]) is not None
+        # The finders as well: a package that was installed in place may be known to a finder of its own only.
+        known = PathFinder.find_spec(top, [folder, *sys.path]) or any(
+            finder.find_spec(top, None) for finder in sys.meta_path
+        )
         if not known:
             raise UsageError(
                 f"there is no module {name} in {folder} or on Python's path",

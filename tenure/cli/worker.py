@@ -13,6 +13,7 @@ from tenure.cli.desk import collect, store_options, with_desk
 from tenure.cli.execution import ExecutionForm, execution_of, execution_options, site_for, worker_connector
 from tenure.cli.launching import LaunchForm, launch_options, launching
 from tenure.cli.lifetime import LifetimeForm, lifetime_options, with_lifetime
+from tenure.cli.modules import require_modules
 from tenure.cli.owner import end_with_owner, log_to_stderr, owner_option
 from tenure.cli.records import amounts, pairs
 
@@ -100,6 +101,9 @@ def worker_options(form: WorkerForm, settings: Settings) -> WorkerOptions:
     """The options as the agent takes them. Raises `UsageError`."""
     from tenure.protocol.durations import duration_ms
 
+    if form.launch.launcher is None:
+        # With a launcher the modules are where its executors run, which need not be here.
+        require_modules(form.execution.allow)
     return replace(
         execution_of(form.execution, settings, (form.state_dir or settings.data_dir).absolute()),
         capabilities=form.capability or ("default",),

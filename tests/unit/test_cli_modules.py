@@ -1,5 +1,7 @@
 """Modules that workers may call are looked for when a worker starts."""
 
+import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
@@ -18,3 +20,15 @@ def test_a_module_of_this_folder_is_found_without_importing_it(tmp_path: Path, m
     monkeypatch.chdir(tmp_path)
 
     require_modules(["rude_tasks"])
+
+
+def test_a_module_that_is_known_to_a_finder_of_its_own_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    class InPlace:
+        def find_spec(self, name: str, path: object, target: object = None) -> ModuleSpec | None:
+            return ModuleSpec(name, None) if name == "installed_in_place" else None
+
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, InPlace()])
+
+    require_modules(["installed_in_place", "sys"])
+    with pytest.raises(UsageError, match="no module nosuchmodule"):
+        require_modules(["nosuchmodule"])

@@ -11,6 +11,7 @@ import pytest
 
 from tenure.cli.broker import memory_mb
 from tenure.cli.execution import ExecutionForm, site_for
+from tenure.cli.launching import LaunchForm
 from tenure.cli.lifetime import LifetimeForm, with_lifetime
 from tenure.cli.local_fleet import DataInUse, FleetPlan, LocalFleet
 from tenure.cli.owner import end_with_owner
@@ -193,6 +194,14 @@ def test_worker_options_are_checked_and_completed(tmp_path: Path, monkeypatch: p
     assert "TENURE_BROKER_URL" not in dict(options.environment)
     with pytest.raises(UsageError, match="--ttl"):
         worker_options(worker_form(ttl="soon"), settings)
+
+
+def test_a_worker_that_could_call_nothing_of_an_allowed_module_does_not_start(tmp_path: Path) -> None:
+    settings = load_settings(data_dir=tmp_path, broker_url="redis://h")
+    form = worker_form(ExecutionForm(allow=("json", "nosuchmodule")))
+    with pytest.raises(UsageError, match="no module nosuchmodule"):
+        worker_options(form, settings)
+    assert worker_options(replace(form, launch=LaunchForm(launcher="rq")), settings).allow == ("json", "nosuchmodule")
 
 
 LAB = "redis://tenure.main.site.lab:secret@h"
