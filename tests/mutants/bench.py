@@ -25,7 +25,7 @@ TESTS: Final = (
     "tests/unit/test_worker_*.py",
     "tests/unit/test_protocol_launch.py",
     "tests/unit/test_protocol_chain.py",
-    "tests/unit/test_broker_incarnation.py",
+    "tests/unit/test_broker_*.py",
     "tests/property/test_worker_claims.py",
     "tests/fault/test_coordinator_*.py",
 )
