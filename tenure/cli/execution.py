@@ -109,13 +109,20 @@ def site_for(settings: Settings, said: str | None) -> str:
     """The site that a worker of these settings belongs to: the one that its credential is of, if it has one.
 
     `said` is what an option or a ticket says, which counts before the settings. Raises `InvalidSettings` when that and
-    the credential do not agree.
+    the credential do not agree, and for a credential that is no site's.
     """
     from tenure.broker.keys import DEFAULT_SITE
-    from tenure.broker.principals import site_of
+    from tenure.broker.principals import principal_of
     from tenure.broker.url import BrokerUrl
 
-    held = site_of(BrokerUrl.of(settings).user, settings.namespace)
+    principal = principal_of(BrokerUrl.of(settings).user, settings.namespace)
+    if principal is not None and principal.part != "site":
+        whose = f"person {principal.name}" if principal.part == "client" else f"the {principal.part}"
+        raise InvalidSettings(
+            f"the broker's address holds the credential of {whose}, and a worker needs a site's",
+            "Give it the file that `tenure sites issue` wrote for its site",
+        )
+    held = principal.name if principal is not None else DEFAULT_SITE
     wanted = said or (settings.site if settings.site != DEFAULT_SITE else held)
     if held not in {DEFAULT_SITE, wanted}:
         raise InvalidSettings(

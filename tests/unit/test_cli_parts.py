@@ -235,6 +235,17 @@ def test_a_credential_of_another_site_is_an_error(said: str | None, setting: str
     assert "secret" not in f"{caught.value} {caught.value.remedy}"
 
 
+@pytest.mark.parametrize(
+    ("user", "whose"),
+    [("client.ada", "person ada"), ("coordinator", "the coordinator"), ("provisioner", "the provisioner")],
+)
+def test_a_worker_with_somebody_else_s_credential_is_told_whose_it_is(user: str, whose: str) -> None:
+    settings = load_settings(broker_url=f"redis://tenure.main.{user}:secret@h")
+    with pytest.raises(InvalidSettings, match=f"credential of {whose}, and a worker needs a site's") as caught:
+        site_for(settings, None)
+    assert "secret" not in f"{caught.value} {caught.value.remedy}"
+
+
 def test_a_site_s_name_is_no_part_of_anybody_else_s_keys(tmp_path: Path) -> None:
     for name in ("a.b", "a:b", "a*", "", "x" * 33):
         with pytest.raises(InvalidSettings, match="name of a site"):
