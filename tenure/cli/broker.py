@@ -36,11 +36,31 @@ _LEAST_MEMORY_MB: Final = 16
 @with_desk
 def broker(desk: Desk, folder: Path | None, port: int, unix_socket: Path | None, max_memory: str) -> None:
     """Run an embedded broker until Ctrl-C. Says where its address is kept."""
-    if click.get_current_context().invoked_subcommand is None:
+    context = click.get_current_context()
+    if context.invoked_subcommand is None:
         _run(desk, folder, port, unix_socket, memory_mb(max_memory))
+    else:
+        _refuse_own_options(context)
 
 
 broker.add_command(secure)
+
+
+def _refuse_own_options(context: click.Context) -> None:
+    """The options of a broker of one's own mean nothing to a subcommand, which works on the broker at an address."""
+    from tenure.errors import UsageError
+
+    given = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.expose_value
+        and context.get_parameter_source(parameter.name) is click.core.ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise UsageError(
+            f"`tenure broker {context.invoked_subcommand}` runs no broker and takes no {' and no '.join(given)}",
+            "Leave it out, and say with --broker-url-file which broker is meant",
+        )
 
 
 def _run(desk: Desk, folder: Path | None, port: int, unix_socket: Path | None, max_memory_mb: int) -> None:

@@ -24,6 +24,7 @@ from tenure.errors import InvalidSettings, UsageError
 from tenure.settings import load_settings
 from tenure.testing import ManualClock
 from tenure.workers.options import WorkerOptions
+from tests.fixtures_cli import CommandLine, FakeFleet
 from tests.waiting import wait_until
 
 
@@ -163,6 +164,16 @@ def test_all_parts_of_up_keep_files_in_one_place() -> None:
 def test_the_status_line_leaves_out_what_is_nought() -> None:
     assert summary({"tasks": {"QUEUED": 12_000, "RUNNING": 2, "LOST": 0}}) == "tasks: 12,000 queued, 2 running"
     assert summary({}) == "tasks: none so far"
+
+
+@pytest.mark.parametrize("given", [("--data", "x"), ("--port", "0"), ("--unix-socket", "s"), ("--max-memory", "1GiB")])
+def test_what_a_broker_of_ones_own_is_told_is_not_taken_for_securing_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, given: tuple[str, str]
+) -> None:
+    tenure = CommandLine(FakeFleet(), capsys)
+    printed = tenure("broker", *given, "secure", "--broker-url", "nonsense", "--out", str(tmp_path))
+    assert printed.code == 2
+    assert f"`tenure broker secure` runs no broker and takes no {given[0]}" in printed.err
 
 
 def worker_form(execution: ExecutionForm = ExecutionForm(), **changes: object) -> WorkerForm:  # noqa: B008 - frozen
