@@ -89,7 +89,7 @@ launchers: $(VENV)/.dev-installed services ## Every launcher on its substrate, w
 bench: $(VENV)/.dev-installed ## Measure throughput and latency on this machine
 	@$(BIN)/python -m bench $(BENCH_ARGS)
 
-docs: $(VENV)/.dev-installed ## Write again what the docs take from the code (diagrams, command line)
+docs: $(VENV)/.dev-installed ## Write again what the docs take from the code (diagrams, the number of mutants)
 	@$(BIN)/python docs/generate.py
 
 lock: ## Resolve the dependencies anew into constraints.txt (needs uv)

@@ -1,4 +1,4 @@
-"""Writes the parts of the docs that come from the code: the state diagrams. `--check` only says if they are true."""
+"""Writes the parts of the docs that come from the code: the state diagrams, and how many mutants there are. `--check` only says if they are true."""
 
 from __future__ import annotations
 
