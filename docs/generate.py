@@ -1,4 +1,4 @@
-"""Writes the parts of the docs that come from the code: the state diagrams, and how many mutants there are. `--check` only says if they are true."""
+"""Writes what the docs take from the code: state diagrams, the number of mutants. `--check` only says if it is true."""
 
 from __future__ import annotations
 
