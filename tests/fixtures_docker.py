@@ -58,8 +58,8 @@ def engine() -> Generator[Engine]:
     """The machine's daemon, or one that is started for the test and ended after it."""
     if shutil.which("docker") is None:
         unavailable("there is no docker command (Debian: apt-get install docker.io docker-compose debootstrap)")
-    compose = _compose()
-    plain = {name: value for name, value in os.environ.items() if not name.startswith(("TENURE_", "COMPOSE_"))}
+    compose = compose_command()
+    plain = plain_environment()
     if _answers(plain):
         yield Engine(plain, compose)
         return
@@ -69,8 +69,15 @@ def engine() -> Generator[Engine]:
         yield Engine(environment, compose)
 
 
-def _compose() -> tuple[str, ...]:
-    if subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0:
+def plain_environment() -> dict[str, str]:
+    """This process's environment without what docker-compose.yml would take from it."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("TENURE_", "COMPOSE_"))}
+
+
+def compose_command() -> tuple[str, ...]:
+    """How compose is called here. It reads its file without a daemon."""
+    asked = ["docker", "compose", "version"]
+    if shutil.which("docker") is not None and subprocess.run(asked, capture_output=True, check=False).returncode == 0:
         return ("docker", "compose")
     if shutil.which("docker-compose") is None:
         unavailable("there is no docker compose (Debian: apt-get install docker-compose)")

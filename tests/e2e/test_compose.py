@@ -5,6 +5,7 @@ One fleet serves all tests, for making it takes minutes: this is for `make e2e`.
 
 import csv
 import re
+import subprocess
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
@@ -15,7 +16,9 @@ import tenure
 from tenure.client.client import Client
 from tenure.client.options import ClientOptions
 from tests.fixtures_compose import PARTS, PATIENCE_S, Composed, composed_fleet, secure, user_in, wait_patiently
-from tests.fixtures_docker import inspected
+from tests.fixtures_docker import compose_command, inspected, plain_environment
+from tests.fixtures_e2e import ROOT
+from tests.kubernetes_objects import read_yaml
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400), pytest.mark.xdist_group("compose")]
 
@@ -39,6 +42,16 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Generator[Composed]:
 def client(fleet: Composed) -> Generator[Client]:
     with Client(fleet.url, options=ClientOptions(lost="wait", patience_ms=PATIENCE_S * 1_000)) as client:
         yield client
+
+
+@pytest.mark.parametrize(("said", "files"), [("", {"broker.url"}), ("lab.url", {"broker.url", "lab.url"})])
+def test_compose_itself_reads_the_file_and_takes_an_empty_name_for_none(said: str, files: set[str]) -> None:
+    command = (*compose_command(), "-f", "docker-compose.yml", "config")
+    variables = {**plain_environment(), "TENURE_WORKER_CREDENTIAL": said, "TENURE_CLI_CREDENTIAL": ""}
+    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    (read,) = read_yaml(done.stdout)
+    assert {Path(secret["file"]).name for secret in read["secrets"].values()} == files
 
 
 def test_every_part_comes_up_healthy(fleet: Composed) -> None:

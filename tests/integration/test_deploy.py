@@ -158,9 +158,9 @@ def test_each_unit_has_a_credential_of_its_own() -> None:
 
 
 def composed(**variables: str) -> dict[str, Any]:
-    """The file with these variables, and its own word for each other one."""
+    """The file with these variables, and its own word for each other one and for one that is empty."""
     text = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
-    said = re.sub(r"\$\{(\w+):-([^}]*)\}", lambda found: variables.get(found[1], found[2]), text)
+    said = re.sub(r"\$\{(\w+):-([^}]*)\}", lambda found: variables.get(found[1]) or found[2], text)
     assert "$" not in said
     (fleet,) = read_yaml(said)
     return fleet
@@ -182,6 +182,10 @@ PARTS = ("broker", "cli", "coordinator", "programs", "worker")
 
 def test_one_secret_is_enough_for_a_fleet_in_containers() -> None:
     assert files_of_parts(composed()) == dict.fromkeys(PARTS, "broker.url")
+
+
+def test_a_credential_that_is_named_empty_is_the_one_secret() -> None:
+    assert files_of_parts(composed(TENURE_WORKER_CREDENTIAL="")) == dict.fromkeys(PARTS, "broker.url")
 
 
 def test_each_part_in_a_container_takes_a_credential_of_its_own() -> None:
