@@ -255,6 +255,12 @@ class BrokerUnreachable(BrokerError):
     code = "broker_unreachable"
 
 
+class ReplyBeyondMeasure(BrokerUnreachable):
+    """One of the streams that were read holds far more than any entry may; what was read of the others is not lost."""
+
+    code = "reply_beyond_measure"
+
+
 class BrokerRefused(BrokerError):
     """The broker answered no: wrong password, missing right, or an address that is not a broker."""
 

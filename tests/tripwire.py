@@ -128,6 +128,9 @@ class SitesTripwire:
     def cut_inbox(self, site: str, keep: int) -> int:
         return self.outer.trip.pass_on("cut_inbox", lambda: self.outer.inner.sites.cut_inbox(site, keep))
 
+    def drop_requests(self, person: str) -> int:
+        return self.outer.trip.pass_on("drop_requests", lambda: self.outer.inner.sites.drop_requests(person))
+
     def forget_site(self, site: str, workers: Sequence[str], capabilities: Sequence[str]) -> None:
         return self.outer.trip.pass_on(
             "forget_site", lambda: self.outer.inner.sites.forget_site(site, workers, capabilities)

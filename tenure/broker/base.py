@@ -208,7 +208,10 @@ class LogChunk:
 
 
 class SiteKeys(Protocol):
-    """What the coordinator may do with all that sites have at the broker, whatever they have written there."""
+    """What the coordinator may do with all that sites have at the broker, whatever they have written there.
+
+    And with what people have written: theirs are only requests.
+    """
 
     def waiting(self, readers: Readers) -> Mapping[str, Backlog]:
         """What lies in each site's inbox, by site; nothing of it is read."""
@@ -226,6 +229,10 @@ class SiteKeys(Protocol):
 
     def cut_inbox(self, site: str, keep: int) -> int:
         """Delete the oldest entries of an inbox but `keep`, unread; how many. Whoever is owed a verdict repeats it."""
+        ...
+
+    def drop_requests(self, person: str) -> int:
+        """Delete what was received of a person's requests and never settled, unread; how many of them there were."""
         ...
 
     def forget_site(self, site: str, workers: Sequence[str], capabilities: Sequence[str]) -> None:
@@ -254,12 +261,18 @@ class CoordinatorBroker(Protocol):
     def receive(self, *, readers: Readers, limit: int, block_ms: int) -> list[Delivery]:
         """New requests and reports, at most `limit` of each stream, waiting up to `block_ms` (0: not at all).
 
-        Raises `StreamMissing`, also when a stream goes while this waits.
+        Raises:
+            StreamMissing: a stream is gone, or went while this waited.
+            ReplyBeyondMeasure: one of the streams holds what cannot be read; what came on all of them counts as
+                received, and is to be read as `unsettled`, of each stream by itself.
         """
         ...
 
     def unsettled(self, *, readers: Readers, limit: int) -> list[Delivery]:
-        """Requests and reports that were received before and never settled, the oldest `limit` of each stream."""
+        """Requests and reports that were received before and never settled, the oldest `limit` of each stream.
+
+        Raises `ReplyBeyondMeasure` when one of the streams holds what cannot be read.
+        """
         ...
 
     def settle(

@@ -48,6 +48,18 @@ class MemorySites:
         found = self.store.stream(key)
         return cut(self.store.change(key), keep) if found and len(found.entries) > keep else 0
 
+    def drop_requests(self, person: str) -> int:
+        """See `SiteKeys.drop_requests`."""
+        key = self.keys.rpc(person)
+        if self.store.stream(key) is None:
+            return 0
+        stream = self.store.change(key)
+        for at in stream.pending:
+            stream.entries.pop(at, None)
+        dropped = len(stream.pending)
+        stream.pending.clear()
+        return dropped
+
     def forget_site(self, site: str, workers: Sequence[str], capabilities: Sequence[str]) -> None:
         """See `SiteKeys.forget_site`."""
         for key in self.keys.of_site(site, workers, capabilities):

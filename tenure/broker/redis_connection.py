@@ -77,7 +77,7 @@ class RedisConnection:
     def call_bounded(self, *command: str | bytes | int, room: int, block_ms: int = 0) -> Reply:
         """As `call`, for reading what others have written: of each list in the reply at most `room` bytes are kept.
 
-        Raises `BrokerError`, whose cause is a `ReplyTooLarge` when the reply was beyond all measure.
+        Raises `BrokerError`: `ReplyBeyondMeasure` when the reply was that.
         """
         return self.checked(self._use(lambda: [self._exchange_bounded(command, room, block_ms)])[0])
 

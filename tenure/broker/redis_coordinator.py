@@ -6,7 +6,6 @@ whoever ran before. All writes of a call travel at once.
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, cast, final
@@ -16,9 +15,7 @@ from tenure.broker.base import BrokerState, PendingEntry, Readers, WorkerAddress
 from tenure.broker.keys import GROUP, ContentKeys
 from tenure.broker.redis_entries import MESSAGE, deliveries, parse_id
 from tenure.broker.redis_errors import first_word
-from tenure.broker.redis_replies import ReplyTooLarge
 from tenure.broker.redis_sites import RedisSites
-from tenure.errors import BrokerUnreachable
 from tenure.protocol.message import MAX_ENTRY_BYTES
 
 if TYPE_CHECKING:
@@ -37,8 +34,6 @@ if TYPE_CHECKING:
     )
     from tenure.broker.keys import Keys
     from tenure.broker.redis_connection import Command, RedisConnection, Reply
-
-LOG: Final = logging.getLogger("tenure.broker")
 
 CONSUMER: Final = "coordinator"
 
@@ -89,18 +84,14 @@ class RedisCoordinator:
     def receive(self, *, readers: Readers, limit: int, block_ms: int) -> list[Delivery]:
         """See `CoordinatorBroker.receive`."""
         wait = ("BLOCK", block_ms) if block_ms else ()
-        return self._read(readers, ("COUNT", limit, *wait), ">", block_ms)
+        return self._read(readers, ("COUNT", limit, *wait), ">", block_ms)[0]
 
     def unsettled(self, *, readers: Readers, limit: int) -> list[Delivery]:
         """See `CoordinatorBroker.unsettled`."""
-        try:
-            return self._read(readers, ("COUNT", limit), "0", 0)
-        except BrokerUnreachable as error:
-            if not isinstance(error.__cause__, ReplyTooLarge):
-                raise
-        # One of them holds what cannot be read, and everybody would wait behind it for ever.
-        apart = [Readers((site,)) for site in readers.sites] + [Readers((), (person,)) for person in readers.people]
-        return [each for alone in apart for each in self._read(alone, ("COUNT", limit), "0", 0)]
+        found, some_were_gone = self._read(readers, ("COUNT", limit), "0", 0)
+        while some_were_gone:  # in the place of others, which were not read for that
+            found, some_were_gone = self._read(readers, ("COUNT", limit), "0", 0)
+        return found
 
     def settle(
         self,
@@ -156,34 +147,19 @@ class RedisCoordinator:
         commands.extend(("SET", self.keys.echo(to), echo, "PX", echo_ttl_ms) for to, echo in echoes.items())
         self._all(commands)
 
-    def _read(self, readers: Readers, options: tuple[str | int, ...], after: str, block_ms: int) -> list[Delivery]:
+    def _read(
+        self, readers: Readers, options: tuple[str | int, ...], after: str, block_ms: int
+    ) -> tuple[list[Delivery], bool]:
+        """What was read, and whether the contents of some entries were gone, which are then taken away."""
         origins = {key.encode(): origin for key, origin in self._origins(readers).items()}
         if not origins:
-            return []
+            return [], False
         command: Command = (*_READ, *options, "STREAMS", *origins, *[after] * len(origins))
-        try:
-            reply = self.connection.call_bounded(*command, room=_ROOM_BYTES, block_ms=block_ms)
-        except BrokerUnreachable as error:
-            if not isinstance(error.__cause__, ReplyTooLarge) or len(origins) > 1:
-                raise
-            # Nobody else has lost anything by that, and what cannot be read would be given again and again.
-            for site in readers.sites:
-                self.sites.cut_inbox(site, 0)
-            for person in readers.people:
-                self._drop_received(person)
-            return []
+        reply = self.connection.call_bounded(*command, room=_ROOM_BYTES, block_ms=block_ms)
         found, gone = deliveries(reply, origins)
         if gone:
             self._remove((key.decode(), at.decode()) for key, at in gone)
-        return found
-
-    def _drop_received(self, person: str) -> None:
-        """Delete what was received of a person's requests and never settled; what was not received yet stays."""
-        key = self.keys.rpc(person)
-        listed = self.connection.call("XPENDING", key, GROUP, "-", "+", _PENDING_PAGE, CONSUMER)
-        ids = [at.decode() for at, *_ in cast("list[tuple[bytes, bytes, int, int]]", listed)]
-        LOG.warning("%d requests of %s were dropped unread: one is larger than any may be", len(ids), person)
-        self._remove((key, at) for at in ids)
+        return found, bool(gone)
 
     def _remove(self, found: Iterable[tuple[str, str]]) -> None:
         by_key: defaultdict[str, list[str]] = defaultdict(list)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import redis.exceptions
 
-from tenure.errors import BrokerError, BrokerFull, BrokerRefused, BrokerUnreachable, StreamMissing
+from tenure.broker.redis_replies import ReplyTooLarge
+from tenure.errors import BrokerError, BrokerFull, BrokerRefused, BrokerUnreachable, ReplyBeyondMeasure, StreamMissing
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -82,7 +83,8 @@ def translate(error: redis.exceptions.RedisError | OSError, address: str) -> Bro
         return _tls(error.__context__, address)
     if isinstance(error, redis.exceptions.TimeoutError):
         return BrokerUnreachable(f"The broker at {address} did not answer in time", _REMEDY_UNREACHABLE)
-    return BrokerUnreachable(f"The broker at {address} cannot be reached: {_reason(error)}", _REMEDY_UNREACHABLE)
+    unreachable = ReplyBeyondMeasure if isinstance(error, ReplyTooLarge) else BrokerUnreachable
+    return unreachable(f"The broker at {address} cannot be reached: {_reason(error)}", _REMEDY_UNREACHABLE)
 
 
 def _answered_no(error: redis.exceptions.RedisError, address: str) -> BrokerError:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, cast, final
 from redis.exceptions import ResponseError
 
 from tenure.broker.base import Backlog
+from tenure.broker.keys import GROUP
 from tenure.broker.redis_errors import first_word
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from tenure.broker.redis_connection import Answer, Command, RedisConnection, Reply
 
 LOG: Final = logging.getLogger("tenure.broker")
+
+_PENDING_PAGE: Final = 1_000
 
 
 @final
@@ -68,10 +71,23 @@ class RedisSites:
         """See `SiteKeys.cut_inbox`."""
         return cast("int", self.connection.call("XTRIM", self.keys.inbox(site), "MAXLEN", "=", keep))
 
+    def drop_requests(self, person: str) -> int:
+        """See `SiteKeys.drop_requests`."""
+        key, dropped = self.keys.rpc(person), 0
+        while ids := self._received(key):
+            self._all([("XACK", key, GROUP, *ids), ("XDEL", key, *ids)])
+            dropped += len(ids)
+        return dropped
+
     def forget_site(self, site: str, workers: Sequence[str], capabilities: Sequence[str]) -> None:
         """See `SiteKeys.forget_site`."""
         # What a site has filled may be large, and a DEL would let everyone wait for the memory to be given back.
         self.connection.call("UNLINK", *self.keys.of_site(site, workers, capabilities))
+
+    def _received(self, key: str) -> list[bytes]:
+        """The ids of the first entries that were received and never settled."""
+        listed = self.connection.call("XPENDING", key, GROUP, "-", "+", _PENDING_PAGE)
+        return [at for at, *_ in cast("list[tuple[bytes, bytes, int, int]]", listed)]
 
     def _size(self, answer: Answer) -> int:
         """What MEMORY USAGE has answered; 0 where it is not to be had: entries are still counted."""

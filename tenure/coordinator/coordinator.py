@@ -320,8 +320,7 @@ class Coordinator:
         self._curator.restore()
         self._wire.publish()
         self._blind = False
-        while received := self._intake.unsettled(self._memory.sites.readers()):
-            self._turn(received, look=False)
+        self._intake.start_over(self._memory.sites.readers())
 
     def _new_turn(self) -> Turn:
         return Turn(

@@ -4,20 +4,25 @@ A site may write to its inbox whatever it likes: more than anybody can read, and
 other. Inboxes are weighed several times a second, and before each reading for as long as much comes of them: those that
 pile up are cut, of those that weigh much little is read at once, and an inbox that was spoiled is made anew. Nothing is
 lost by that: whoever is owed an answer repeats what it said.
+
+What was received before and never settled, as after a fault, is read again first, and in the same shares. A stream that
+holds what is beyond all measure spoils the reading of all that are read with it: then each is read by itself, and what
+was received of that one is dropped.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, Final, TypeAlias, final
 
-from tenure.broker.base import Readers
+from tenure.broker.base import Delivery, EntryId, Readers
+from tenure.errors import ReplyBeyondMeasure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tenure.broker.base import CoordinatorBroker, Delivery
+    from tenure.broker.base import CoordinatorBroker
     from tenure.clock import Clock
     from tenure.coordinator.limits import InboxLimits
     from tenure.coordinator.people_limits import PeopleLimits
@@ -39,6 +44,12 @@ _WATCHED_MS: Final = 10_000
 
 _SPOILED: Final = 2**63
 """A broker's own ids are milliseconds; one this high was chosen so that hardly any, or none, is left behind it."""
+
+_LOST_MS: Final = 60_000
+"""What is beyond all measure costs as much time as one entry may cost."""
+
+_Origin: TypeAlias = "tuple[str, str]"
+"""A site and "", or "" and a person."""
 
 
 @final
@@ -106,7 +117,9 @@ class Intake:
         self._people_limits = people_limits
         self._clock = clock
         self._batch_limit = batch_limit
+        self._behind: set[_Origin] = set()
         self._spoiled: set[str] = set()
+        self._emptied: set[str] = set()
         self._heavy: set[str] = set()
         self._exhausted: set[str] = set()
         self._watched: dict[str, int] = {}
@@ -118,49 +131,49 @@ class Intake:
         now_ms = self._clock.elapsed_ms()
         together, lagging = self._limits.readable(readers.sites, now_ms)
         self._weigh_in_time(readers.sites, (*together, *lagging), now_ms)
-        heavy = [site for site in (*together, *lagging) if site in self._heavy]
-        waits_ms = [each for each in (self._limits.wait_ms(now_ms), self._people_limits.wait_ms()) if each is not None]
-        if not self._exhausted.issuperset(heavy):  # they are read after the others, and have something
-            waits_ms.append(0)
-        found = self._broker.receive(
-            readers=Readers(self._light(together), self._people_limits.readable(readers.people)),
-            limit=self._batch_limit,
-            block_ms=min([block_ms, *waits_ms]),
+        people = self._people_limits.readable(readers.people)
+        self._behind.intersection_update(_origins(readers))
+        at_once = self._catch_up(_origins(Readers((*together, *lagging), people)))
+        ready, lagging = self._ready(Readers(together, people)), self._ready(Readers(lagging)).sites
+        heavy = [site for site in (*ready.sites, *lagging) if site in self._heavy]
+        is_waited_for = not at_once and self._exhausted.issuperset(heavy)  # these are read after the others
+        waits_ms = (
+            block_ms if is_waited_for else 0,
+            self._limits.wait_ms(self._clock.elapsed_ms()),
+            self._people_limits.wait_ms(),
         )
-        at_once = self._take_over(found, self._batch_limit)
+        others = Readers(self._light(ready.sites), ready.people)
+        found = self._receive(others, self._batch_limit, min(each for each in waits_ms if each is not None))
+        at_once += self._take_over(found, self._batch_limit)
         for site in heavy:
-            found = self._broker.receive(readers=Readers((site,)), limit=_HEAVY_APART, block_ms=0)
-            self._take_over(found, _HEAVY_APART)
+            found = self._receive(Readers((site,)), _HEAVY_APART, 0)
+            at_once += self._take_over(found, _HEAVY_APART)
             (self._exhausted.discard if found else self._exhausted.add)(site)
         if light := self._light(lagging):
-            found = self._broker.receive(readers=Readers(light), limit=_APART, block_ms=0)
-            self._take_over(found, _APART)
+            at_once += self._take_over(self._receive(Readers(light), _APART, 0), _APART)
         self._limits.quiet(lagging)
         return Portion(at_once, self._limits, self._people_limits, self._clock.elapsed_ms())
 
-    def unsettled(self, readers: Readers) -> Portion:
-        """What was received before and never settled, what waited for its turn here included; all of it at once."""
+    def start_over(self, readers: Readers) -> None:
+        """Believe nothing about what was read before: what was received and never settled is read again."""
         self._limits.forget()
         self._people_limits.forget()
-        self._limits.readable(readers.sites, self._clock.elapsed_ms())
-        self._weigh(readers.sites)
-        light = Readers(self._light(readers.sites), readers.people)
-        found = self._broker.unsettled(readers=light, limit=self._batch_limit)
-        for site in (each for each in readers.sites if each in self._heavy):
-            found += self._broker.unsettled(readers=Readers((site,)), limit=_HEAVY_APART)
-        self._note_spoiled(found)  # it may be the one that the coordinator died after
-        return Portion(found, self._limits, self._people_limits, self._clock.elapsed_ms())
+        self._behind = set(_origins(readers))
+        self._weighed_ms = None
 
     def tend(self, readers: Readers) -> list[tuple[str, str]]:
         """Make those inboxes anew that were spoiled; sites, and what people should know of their inboxes."""
         remarks, self._remarks = self._remarks, []
         remarks += [("", text) for text in self._people_limits.remarks()]
-        for site in self._spoiled.intersection(readers.sites):
+        anew = tuple(site for site in readers.sites if site in self._spoiled or site in self._emptied)
+        for site in anew:
             self._broker.sites.forget_site(site, (), ())
-            remarks.append((site, f"The inbox of {site} was made anew: an entry had left no ids for others."))
-        if self._spoiled:
-            self._broker.ensure_streams(readers=readers)
-            self._spoiled.clear()
+            if site in self._spoiled:
+                remarks.append((site, f"The inbox of {site} was made anew: an entry had left no ids for others."))
+        if anew:
+            self._broker.ensure_streams(readers=Readers(anew))
+        self._spoiled.clear()
+        self._emptied.clear()
         return remarks
 
     def _weigh_in_time(self, sites: Sequence[str], readable: Sequence[str], now_ms: int) -> None:
@@ -196,15 +209,75 @@ class Intake:
 
     def _cut(self, site: str, keep: int) -> None:
         cut = self._broker.sites.cut_inbox(site, keep)
-        LOG.warning("%d entries were cut off the inbox of %s unread", cut, site)
+        if cut and not keep:
+            self._emptied.add(site)
         if cut and self._limits.was_cut(site, cut):
-            self._remarks.append((site, f"The inbox of {site} had piled up: {cut} entries were cut off unread."))
+            self._remark(site, f"The inbox of {site} had piled up: {cut} entries were cut off unread.")
+
+    def _drop(self, origin: _Origin) -> None:
+        """Nobody else has lost anything by that, and what cannot be read would be given again and again."""
+        site, person = origin
+        if site:
+            self._limits.charge_unreadable(Delivery(EntryId(0, 0), b"", site), _LOST_MS)
+            self._cut(site, 0)
+            return
+        dropped = self._broker.sites.drop_requests(person)
+        if self._people_limits.was_dropped(person, dropped):
+            self._remark("", f"{dropped} requests of {person} were dropped unread: one is larger than any may be.")
+
+    def _remark(self, site: str, text: str) -> None:
+        LOG.warning("%s", text)
+        self._remarks.append((site, text))
+
+    def _ready(self, readers: Readers) -> Readers:
+        """Those of them of whom what is new may be read."""
+        return _readers([each for each in _origins(readers) if each not in self._behind])
 
     def _light(self, sites: Sequence[str]) -> tuple[str, ...]:
         return tuple(site for site in sites if site not in self._heavy)
 
     def _note_spoiled(self, found: Sequence[Delivery]) -> None:
         self._spoiled.update(each.site for each in found if each.site and each.entry_id.major >= _SPOILED)
+
+    def _catch_up(self, origins: Sequence[_Origin]) -> list[Delivery]:
+        """Of those of these that are behind, what was received before and never settled; answers what has no limits."""
+        behind = _readers([each for each in origins if each in self._behind])
+        # It is all given again, and whoever has so little waiting here that more of it is read is among them.
+        self._people_limits.forget(behind.people)
+        light = Readers(self._light(behind.sites), behind.people)
+        at_once = self._take_over(self._unsettled(light, self._batch_limit), self._batch_limit)
+        for site in (each for each in behind.sites if each in self._heavy):
+            at_once += self._take_over(self._unsettled(Readers((site,)), _HEAVY_APART), _HEAVY_APART)
+        return at_once
+
+    def _receive(self, readers: Readers, limit: int, block_ms: int) -> list[Delivery]:
+        """What is new, of each of these by itself when together it is beyond all measure."""
+        origins = _origins(readers)
+        try:
+            return self._broker.receive(readers=readers, limit=limit, block_ms=block_ms)
+        except ReplyBeyondMeasure:
+            self._people_limits.forget(readers.people)  # what was received of them before is given again, too
+            self._behind.update(origins)
+            return self._each_alone(origins, limit)
+
+    def _unsettled(self, readers: Readers, limit: int) -> list[Delivery]:
+        """What was received before and never settled; who has no more of it than that is not behind any more."""
+        origins = _origins(readers)
+        found: list[Delivery] = []
+        if not origins:
+            return found
+        try:
+            found = self._broker.unsettled(readers=readers, limit=limit)
+        except ReplyBeyondMeasure:
+            if len(origins) > 1:
+                return self._each_alone(origins, limit)
+            self._drop(*origins)
+        counts = Counter((each.site, each.person) for each in found)
+        self._behind.difference_update(each for each in origins if counts[each] < limit)
+        return found
+
+    def _each_alone(self, origins: Sequence[_Origin], limit: int) -> list[Delivery]:
+        return [each for origin in origins for each in self._unsettled(_readers([origin]), limit)]
 
     def _take_over(self, found: Sequence[Delivery], asked: int) -> list[Delivery]:
         self._note_spoiled(found)
@@ -223,3 +296,11 @@ class Intake:
         until_ms = self._clock.elapsed_ms() + _WATCHED_MS
         much = (site for site in counts if site and (counts[site] >= asked or sizes[site] > _HEAVY_BYTES))
         self._watched.update(dict.fromkeys(much, until_ms))
+
+
+def _origins(readers: Readers) -> list[_Origin]:
+    return [(site, "") for site in readers.sites] + [("", person) for person in readers.people]
+
+
+def _readers(origins: Sequence[_Origin]) -> Readers:
+    return Readers(tuple(site for site, _ in origins if site), tuple(person for _, person in origins if person))

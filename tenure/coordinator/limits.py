@@ -143,7 +143,7 @@ class InboxLimits:
     def _charge(self, site: str, units: int) -> None:
         """Use up so much of a site's allowance; it may go into debt, which time pays."""
         allowance = self._sites.get(site)
-        if allowance is not None:
+        if allowance is not None and site not in self.free:
             allowance.spent += units
             allowance.credit -= units * _SECOND_MS
 
@@ -179,7 +179,7 @@ class InboxLimits:
 
     def was_cut(self, site: str, count: int) -> bool:
         """Note that so many entries were cut off an inbox; whether that is the first time for this site."""
-        allowance = self._sites[site]
+        allowance = self._sites.setdefault(site, _Allowance(self._rules.burst * _SECOND_MS, 0))
         allowance.cut += count
         return allowance.cut == count
 

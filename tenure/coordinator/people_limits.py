@@ -64,6 +64,10 @@ class _Allowance:
     """When more was last read."""
     was_spent: bool = False
     is_remarked: bool = False
+    dropped: int = 0
+    """Requests that were dropped unread."""
+    barred_until_ms: int = 0
+    """Until then nothing is read of them."""
 
 
 @final
@@ -143,6 +147,18 @@ class PeopleLimits:
         if person in self._people:
             self._charge(self._of(person), min(time_ms, _LONGEST_MS) * _MS)
 
+    def was_dropped(self, person: str, count: int) -> bool:
+        """Charge for what was beyond all measure, and dropped with other requests; whether that is the first time.
+
+        Nothing more is read of this person for a while, for what is not read cannot be held back.
+        """
+        allowance = self._of(person)
+        allowance.dropped += count
+        if person not in self._free:
+            self._charge(allowance, _LONGEST_MS * _MS)
+            allowance.barred_until_ms = allowance.filled_ms + _LONGEST_MS
+        return 0 < count == allowance.dropped
+
     def remarks(self) -> list[str]:
         """What should be on record: who has used their allowance up for the first time."""
         new = [name for name, each in self._people.items() if each.was_spent and not each.is_remarked]
@@ -153,14 +169,16 @@ class PeopleLimits:
             for name in new
         ]
 
-    def forget(self) -> None:
-        """Drop what waits here: the broker is about to give all of it again."""
-        for allowance in self._people.values():
-            allowance.held.clear()
+    def forget(self, people: Sequence[str] | None = None) -> None:
+        """Drop what waits here, of these people or of all: the broker is about to give all of it again."""
+        for person in self._people if people is None else self._people.keys() & set(people):
+            self._people[person].held.clear()
         self._copies.clear()
 
     def _may_be_read(self, person: str) -> bool:
         allowance = self._of(person)
+        if allowance.filled_ms < allowance.barred_until_ms:
+            return False
         ahead = len(allowance.held) < _AHEAD and allowance.filled_ms - allowance.ahead_ms >= _AHEAD_EVERY_MS
         if ahead or not allowance.held:
             allowance.ahead_ms = allowance.filled_ms

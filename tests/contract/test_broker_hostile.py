@@ -6,7 +6,7 @@ import pytest
 
 from tenure.broker.base import EntryId, LogKey, Readers
 from tenure.broker.keys import DEFAULT_PERSON, ContentKeys
-from tenure.errors import BrokerUnreachable, StreamMissing
+from tenure.errors import ReplyBeyondMeasure, StreamMissing
 from tenure.protocol.message import MAX_ENTRY_BYTES
 from tests.contract.conftest import ServerBench
 
@@ -60,16 +60,19 @@ def test_of_an_entry_of_very_many_fields_few_are_kept(server_bench: ServerBench)
     assert found.size < 20_000
 
 
-def test_an_inbox_that_is_beyond_all_measure_is_emptied_unread_when_it_is_read_alone(
+def test_an_inbox_that_is_beyond_all_measure_is_told_apart_and_is_of_use_again_when_it_was_emptied(
     server_bench: ServerBench,
 ) -> None:
     coordinator = server_bench.coordinator()
     coordinator.ensure_streams(readers=BOTH)
     add(server_bench, *["a"] * 1_100_000)
 
-    with pytest.raises(BrokerUnreachable, match="far more than any entry may hold"):
+    with pytest.raises(ReplyBeyondMeasure, match="far more than any entry may hold"):
         coordinator.receive(readers=BOTH, limit=9, block_ms=0)
     server_bench.worker().report([b"lost with it"])
+    with pytest.raises(ReplyBeyondMeasure):
+        coordinator.unsettled(readers=LAB, limit=9)
+    assert coordinator.sites.cut_inbox("lab", 0) == 2
     assert coordinator.unsettled(readers=LAB, limit=9) == []
 
     server_bench.worker().report([b"again"])
@@ -80,16 +83,17 @@ def ask(bench: ServerBench, person: str, *fields: str) -> None:
     bench.connect().call("XADD", bench.keys.rpc(person), "*", *fields)
 
 
-def test_what_was_received_of_a_person_and_is_beyond_all_measure_is_dropped_when_it_is_read_alone(
-    server_bench: ServerBench,
-) -> None:
+def test_what_was_received_of_a_person_and_is_beyond_all_measure_is_dropped(server_bench: ServerBench) -> None:
     coordinator = server_bench.coordinator()
     eve = Readers((), ("eve",))
     coordinator.ensure_streams(readers=eve)
     ask(server_bench, "eve", *["a"] * 1_100_000)
 
-    assert coordinator.receive(readers=eve, limit=9, block_ms=0) == []
+    with pytest.raises(ReplyBeyondMeasure):
+        coordinator.receive(readers=eve, limit=9, block_ms=0)
     ask(server_bench, "eve", "m", "after it")
+    assert coordinator.sites.drop_requests("eve") == 1
+    assert coordinator.sites.drop_requests("eve") == 0
     assert coordinator.unsettled(readers=eve, limit=9) == []
     assert [each.raw for each in coordinator.receive(readers=eve, limit=9, block_ms=0)] == [b"after it"]
 
@@ -105,11 +109,12 @@ def test_what_others_have_said_is_found_again_beside_a_request_that_is_beyond_al
     ask(server_bench, DEFAULT_PERSON, "m", "a request")
     ask(server_bench, "eve", *["a"] * 1_100_000)
 
-    with pytest.raises(BrokerUnreachable, match="far more than any entry may hold"):
+    with pytest.raises(ReplyBeyondMeasure):
         coordinator.receive(readers=everybody, limit=9, block_ms=0)
-    for _ in range(2):
-        found = coordinator.unsettled(readers=everybody, limit=9)
-        assert [(each.person, each.raw) for each in found] == [("", b"a report"), (DEFAULT_PERSON, b"a request")]
+    with pytest.raises(ReplyBeyondMeasure):
+        coordinator.unsettled(readers=everybody, limit=9)
+    alone = [coordinator.unsettled(readers=each, limit=9) for each in (LAB, Readers((), (DEFAULT_PERSON,)))]
+    assert [[each.raw for each in found] for found in alone] == [[b"a report"], [b"a request"]]
 
 
 def test_a_missing_inbox_is_missed_as_before(server_bench: ServerBench) -> None:

@@ -4,7 +4,6 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
 
 import pytest
 
@@ -310,6 +309,16 @@ def test_an_entry_that_vanished_unsettled_does_not_come_back_for_ever(
     assert server.admin_list("XPENDING", inbox, GROUP)[0] == 0
 
 
+def test_entries_that_vanished_unsettled_are_not_taken_for_all_that_there_is(
+    server_bench: ServerBench, coordinator: RedisCoordinator
+) -> None:
+    server_bench.worker().report([b"one", b"two", b"three"])
+    coordinator.receive(readers=READERS, limit=3, block_ms=0)
+    server_bench.server.admin("XTRIM", server_bench.keys.inbox("lab"), "MAXLEN", "1")
+
+    assert [each.raw for each in coordinator.unsettled(readers=READERS, limit=1)] == [b"three"]
+
+
 def test_an_entry_read_without_acknowledgement_counts_as_delivered(
     server_bench: ServerBench, coordinator: RedisCoordinator, make: Make
 ) -> None:
@@ -336,14 +345,13 @@ def test_mailboxes_expire(server_bench: ServerBench, coordinator: RedisCoordinat
 
 def test_many_large_envelopes_are_published(own_server: Starts, make: Make) -> None:
     """More than a server lets one transaction queue, under the limits that are recommended."""
+    coordinator = RedisCoordinator(own_server(*HARDENED).connect(), Keys("main"))
+    coordinator.ensure_streams(readers=READERS, assignments=[CPU])
     pattern = make(1)
     large = pattern.assignment.model_copy(update={"envelope": b"x" * 60_000})
     many = [Publication(EntryId(1, n), large, CPU) for n in range(1, 101)]
 
-    with closing(own_server(*HARDENED).connect()) as connection:
-        coordinator = RedisCoordinator(connection, Keys("main"))
-        coordinator.ensure_streams(readers=READERS, assignments=[CPU])
-        assert set(coordinator.publish(many)) == {"published"}
+    assert set(coordinator.publish(many)) == {"published"}
 
 
 # --- incarnations --------------------------------------------------------------------------------

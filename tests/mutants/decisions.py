@@ -235,8 +235,8 @@ WIRE: Final = (
         "unsettled_not_read",
         "what was received and not settled before a fault is read again",
         _COORDINATOR,
-        "        while received := self._intake.unsettled(",
-        "        while received := None and self._intake.unsettled(",
+        "        self._intake.start_over(self._memory.sites.readers())\n",
+        "",
     ),
 )
 

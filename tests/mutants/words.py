@@ -114,10 +114,10 @@ MUTANTS: Final = (
         "            turn.memory.answered[asked] = reply\n",
     ),
     mutant(
-        "spoiled_before",
-        "an inbox that was spoiled is made anew also by the next coordinator",
+        "emptied_and_left",
+        "an inbox that was emptied unread is made anew, for nobody knows which ids were left",
         "coordinator/intake.py",
-        "        self._note_spoiled(found)  # it may be the one that the coordinator died after\n",
-        "",
+        "            self._emptied.add(site)\n",
+        "            self._emptied.clear()\n",
     ),
 )

@@ -75,6 +75,8 @@ def test_what_was_held_back_is_taken_by_the_next_coordinator(fleet: ScriptedFlee
     assert fleet.records.worker("wild.w1") == "ACTIVE"
     fleet.restart()
     fleet.step()
+    assert fleet.records.worker("wild.w1") == "ACTIVE"  # in shares, as before
+    fleet.step(2)
     assert fleet.records.worker("wild.w1") == "DRAINING"
 
 
