@@ -4,6 +4,7 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 
@@ -345,13 +346,14 @@ def test_mailboxes_expire(server_bench: ServerBench, coordinator: RedisCoordinat
 
 def test_many_large_envelopes_are_published(own_server: Starts, make: Make) -> None:
     """More than a server lets one transaction queue, under the limits that are recommended."""
-    coordinator = RedisCoordinator(own_server(*HARDENED).connect(), Keys("main"))
-    coordinator.ensure_streams(readers=READERS, assignments=[CPU])
     pattern = make(1)
     large = pattern.assignment.model_copy(update={"envelope": b"x" * 60_000})
     many = [Publication(EntryId(1, n), large, CPU) for n in range(1, 101)]
 
-    assert set(coordinator.publish(many)) == {"published"}
+    with closing(own_server(*HARDENED).connect()) as connection:
+        coordinator = RedisCoordinator(connection, Keys("main"))
+        coordinator.ensure_streams(readers=READERS, assignments=[CPU])
+        assert set(coordinator.publish(many)) == {"published"}
 
 
 # --- incarnations --------------------------------------------------------------------------------
