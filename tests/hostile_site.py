@@ -51,6 +51,8 @@ LIES = (
     *("forgeries", "others' names", "long heartbeats", "made-up workers", "heartbeats", "assignments", "forbidden"),
 )
 """Tricks that leave the inbox readable: what spoils it also keeps the lies from being read."""
+CROWDED = ("many values",)
+"""Costs the inbox, so it is done by itself, too: whatever wipes the inbox hides what becomes of it."""
 _BATCH = 100
 _LARGE = 700_000
 _LONG_HOLDS = 9_000
@@ -74,6 +76,7 @@ class Attacker:
             "garbage": self.garbage,
             "crowds": self.crowds,
             "oversized": self._oversized,
+            "many values": self._many_values,
             "forgeries": self.forgeries,
             "others' names": self.others_names,
             "long heartbeats": self._long_heartbeats,
@@ -119,6 +122,11 @@ class Attacker:
             ("m", b"{}", *["a"] * 50_000),
         ]
         self.send("oversized", [("XADD", self._inbox, "*", *fields) for fields in entries * 4])
+
+    def _many_values(self) -> None:
+        """Entries of hardly any bytes that take long to read: many that may be, and one that is beyond all measure."""
+        for count, times in ((9_000, 10), (400_000, 1)):
+            self.send("many values", [("XADD", self._inbox, "*", "m", b"{}", *[b""] * count)] * times)
 
     def inbox(self) -> None:
         """Wipe it, and now and then use up its ids: after the last one nobody of the site could report any more."""

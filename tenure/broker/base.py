@@ -78,7 +78,8 @@ class Delivery:
 
     `site` is set for what came by a site's inbox, `person` for a request, and neither for orders and answers. Both are
     what the stream's name says, never what the entry claims.
-    `size` is how many bytes were read of the entry, those of fields that mean nothing included.
+    `size` is how many bytes were read of the entry, those of fields that mean nothing included, and what it costs to
+    read each value, however little is in it.
     """
 
     entry_id: EntryId

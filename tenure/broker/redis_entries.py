@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from tenure.broker.base import Delivery, EntryId, Handout
+from tenure.broker.redis_replies import VALUE_COST, CutList
 from tenure.errors import TenureError
 from tenure.protocol.assignment import TICKET, Assignment
 from tenure.protocol.message import MAX_ENVELOPE_BYTES, decode
@@ -58,7 +59,7 @@ def deliveries(
         if fields:
             raw = fields[1] if fields[0] == MESSAGE else b""
             site, person = origins.get(key, ("", ""))
-            found.append(Delivery(parse_id(raw_id), raw, site, person, sum(map(len, fields))))
+            found.append(Delivery(parse_id(raw_id), raw, site, person, _size(fields)))
         else:
             gone.append((key, raw_id))
     return found, gone
@@ -74,6 +75,12 @@ def handouts(reply: Reply, own: bytes = b"") -> list[Handout]:
         for key, raw_id, fields in entries(reply)
         if fields
     ]
+
+
+def _size(fields: list[bytes]) -> int:
+    """What an entry has cost its reader: many values cost more than their bytes, and those count that were not kept."""
+    thrown = fields.thrown if isinstance(fields, CutList) else 0
+    return sum(map(len, fields)) + len(fields) * VALUE_COST + thrown
 
 
 def _assignment(fields: list[bytes]) -> Assignment | None:

@@ -19,15 +19,32 @@ if TYPE_CHECKING:
     from tenure.broker.redis_connection import Answer, Reply
 
 _PIECE_BYTES: Final = 64 * 1024
-_VALUE_COST: Final = 64
+VALUE_COST: Final = 64
 """What each value takes up in memory besides its bytes; an entry of a million empty fields is no small one."""
 
+_MOST_KEPT_VALUES: Final = 64
+"""Of a list; no entry has nearly as many."""
+
 _MOST_THROWN_BYTES: Final = 256 * 1024 * 1024
-_MOST_THROWN_VALUES: Final = 1_000_000
+_MOST_THROWN_VALUES: Final = 10_000
+"""In a whole reply. To read a value takes about a microsecond, however little is in it."""
 
 
 class ReplyTooLarge(DriverConnectionError):
     """A reply was not read to its end; the connection is of no use any more."""
+
+
+@final
+class CutList(list["Reply"]):
+    """What was kept of a list of values.
+
+    Attributes:
+        thrown: what the rest took up: its bytes, and the cost of each value that is not there at all.
+    """
+
+    def __init__(self, kept: list[Reply], thrown: int) -> None:
+        super().__init__(kept)
+        self.thrown = thrown
 
 
 @final
@@ -71,20 +88,23 @@ class BoundedReplies:
 
     def _list(self, count: int) -> list[Reply]:
         found: list[Reply] = []
-        room = self._room
+        room, thrown = self._room, 0
         for _ in range(count):
             line = self._line()
             if line[:1] != b"$":
                 found.append(self._value(line))
                 continue
             size = int(line[1:])
+            room = room if len(found) < _MOST_KEPT_VALUES else 0
             value = self._cut(size, room) if size >= 0 else None
+            thrown += max(size - room, 0)
             if room > 0:
                 found.append(value)
             else:
                 self._thrown_values += 1
-            room = max(room - size - _VALUE_COST, 0)
-        return found
+                thrown += VALUE_COST
+            room = max(room - size - VALUE_COST, 0)
+        return CutList(found, thrown) if thrown else found
 
     def _cut(self, size: int, room: int) -> bytes:
         """A value of that size, or as much of it as there is room for."""

@@ -205,4 +205,4 @@ class PeopleLimits:
 
 def _cost(delivery: Delivery) -> int:
     """What a request costs besides the time that is measured."""
-    return _REQUEST + len(delivery.raw) * _MS // _BYTES_PER_MS
+    return _REQUEST + max(len(delivery.raw), delivery.size) * _MS // _BYTES_PER_MS

@@ -40,7 +40,7 @@ def test_of_entries_of_any_size_no_more_is_kept_than_one_may_have(server_bench: 
     assert all(MAX_ENTRY_BYTES < len(each.raw) < MAX_ENTRY_BYTES + 2_000 for each in found[:8])
     assert [each.raw for each in found[8:]] == [b"", b"{}", b"", b"last"]
     assert all(each.size > MAX_ENTRY_BYTES for each in found[:11])
-    assert found[11].size == 5
+    assert 5 <= found[11].size < 200
 
 
 def test_an_entry_of_the_largest_size_is_received_whole(server_bench: ServerBench) -> None:
@@ -51,13 +51,13 @@ def test_an_entry_of_the_largest_size_is_received_whole(server_bench: ServerBenc
     assert found.raw == b"x" * MAX_ENTRY_BYTES
 
 
-def test_of_an_entry_of_very_many_fields_few_are_kept(server_bench: ServerBench) -> None:
+def test_of_an_entry_of_very_many_fields_few_are_kept_and_all_are_counted(server_bench: ServerBench) -> None:
     coordinator = server_bench.coordinator()
     coordinator.ensure_streams(readers=LAB)
-    add(server_bench, "m", b"{}", *["a"] * 100_000)
+    add(server_bench, "m", b"{}", *[""] * 9_000)
     (found,) = coordinator.receive(readers=LAB, limit=9, block_ms=0)
     assert found.raw == b"{}"
-    assert found.size < 20_000
+    assert found.size > 9_000 * 64
 
 
 def test_an_inbox_that_is_beyond_all_measure_is_told_apart_and_is_of_use_again_when_it_was_emptied(
@@ -65,7 +65,7 @@ def test_an_inbox_that_is_beyond_all_measure_is_told_apart_and_is_of_use_again_w
 ) -> None:
     coordinator = server_bench.coordinator()
     coordinator.ensure_streams(readers=BOTH)
-    add(server_bench, *["a"] * 1_100_000)
+    add(server_bench, *["a"] * 20_000)
 
     with pytest.raises(ReplyBeyondMeasure, match="far more than any entry may hold"):
         coordinator.receive(readers=BOTH, limit=9, block_ms=0)
@@ -87,7 +87,7 @@ def test_what_was_received_of_a_person_and_is_beyond_all_measure_is_dropped(serv
     coordinator = server_bench.coordinator()
     eve = Readers((), ("eve",))
     coordinator.ensure_streams(readers=eve)
-    ask(server_bench, "eve", *["a"] * 1_100_000)
+    ask(server_bench, "eve", *["a"] * 20_000)
 
     with pytest.raises(ReplyBeyondMeasure):
         coordinator.receive(readers=eve, limit=9, block_ms=0)
@@ -107,7 +107,7 @@ def test_what_others_have_said_is_found_again_beside_a_request_that_is_beyond_al
     coordinator.ensure_streams(readers=everybody)
     add(server_bench, "m", b"a report")
     ask(server_bench, DEFAULT_PERSON, "m", "a request")
-    ask(server_bench, "eve", *["a"] * 1_100_000)
+    ask(server_bench, "eve", *["a"] * 20_000)
 
     with pytest.raises(ReplyBeyondMeasure):
         coordinator.receive(readers=everybody, limit=9, block_ms=0)

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.fixtures_hostile import MINUTES, Scene, open_scene
-from tests.hostile_site import FORGED, LIES, SITE, VICTIM
+from tests.hostile_site import CROWDED, FORGED, LIES, SITE, VICTIM
 from tests.servers import KINDS
 from tests.waiting import wait_until
 
@@ -28,12 +28,12 @@ pytestmark = pytest.mark.timeout(300 if not MINUTES else 120 * MINUTES + 300)
 
 @pytest.fixture(scope="module", params=[KINDS[0], *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[1:])])
 def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """After the attacks: quiet, lied to, quiet, attacked by every means."""
+    """After the attacks: quiet, lied to, quiet, given too much to read, quiet, attacked by every means."""
     folder = tmp_path_factory.mktemp(request.param)
     with open_scene(folder, request.param) as scene:
         scene.work(1.0, [])  # the first tasks wait for a child to come up
         for _ in range(TURNS):
-            for tricks in (LIES, ()):
+            for tricks in (LIES, CROWDED, ()):
                 scene.work(TURN_S, scene.quiet_ms)
                 scene.attack(TURN_S, tricks)
         yield scene
@@ -44,6 +44,7 @@ def test_every_trick_was_done(scene: Scene) -> None:
         assert scene.done(trick) > 0, scene.told
     assert scene.done("inbox") > 0
     assert scene.done("oversized") > 0
+    assert scene.done("many values") > 0
     assert scene.done("long heartbeats") > 0
     assert scene.done("assignments") > 0
 
@@ -88,6 +89,12 @@ def test_what_it_did_is_on_record_and_fills_no_log(scene: Scene) -> None:
     kinds = {str(kind) for (kind,) in records.rows("SELECT DISTINCT kind FROM event")}
     assert {"malformed", "refused", "rejected"} <= kinds
     assert records.count("SELECT COUNT(*) FROM event WHERE kind IN ('malformed', 'refused')") <= 1_100
+
+
+def test_what_nobody_could_read_was_dropped(scene: Scene) -> None:
+    sql = "SELECT COUNT(*) FROM event WHERE kind = 'flooded' AND text LIKE ?"
+    assert scene.records.count(sql, f"The inbox of {SITE} had piled up: %") == 1
+    assert scene.site(SITE)["inbox_cut"] > 0
 
 
 def test_a_spoiled_inbox_is_made_anew(scene: Scene) -> None:

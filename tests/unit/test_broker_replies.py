@@ -7,7 +7,7 @@ from redis.exceptions import ConnectionError as DriverConnectionError
 from redis.exceptions import InvalidResponse, ResponseError
 
 from tenure.broker.redis_connection import Reply
-from tenure.broker.redis_replies import BoundedReplies, ReplyTooLarge
+from tenure.broker.redis_replies import BoundedReplies, CutList, ReplyTooLarge
 
 ROOM = 1_000
 REPLIES = st.recursive(
@@ -67,8 +67,21 @@ def test_empty_values_take_up_room_too() -> None:
     assert (len(found), after) == (16, b"next")
 
 
-@pytest.mark.parametrize("raw", [encoded(list[Reply]([b"x" * 900, *[b""] * 1_000_010])), b"*2\r\n:1\r\n$300000000\r\n"])
-def test_what_would_have_to_be_thrown_away_by_the_million_is_not_read_on(raw: bytes) -> None:
+def test_of_a_list_no_more_values_are_kept_than_any_entry_has() -> None:
+    found = replies(encoded(list[Reply]([b"x"] * 500)), room=10**6).read()
+    assert found == [b"x"] * 64
+
+
+def test_what_was_thrown_away_is_known() -> None:
+    found = replies(encoded(list[Reply]([b"m", b"x" * 950, *[b"yy"] * 500]))).read()
+    assert isinstance(found, CutList)
+    assert len(found) == 2
+    assert found.thrown == 15 + 500 * (64 + 2)
+    assert not isinstance(replies(encoded(list[Reply]([b"m", b"x"]))).read(), CutList)
+
+
+@pytest.mark.parametrize("raw", [encoded(list[Reply]([b"x" * 900, *[b""] * 10_010])), b"*2\r\n:1\r\n$300000000\r\n"])
+def test_what_would_have_to_be_thrown_away_by_the_thousands_is_not_read_on(raw: bytes) -> None:
     with pytest.raises(ReplyTooLarge, match="far more than any entry may hold"):
         replies(raw, piece=2**16).read()
 

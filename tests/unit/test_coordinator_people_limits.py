@@ -84,6 +84,14 @@ def test_a_host_that_was_suspended_meanwhile_is_charged_to_nobody(clock: ManualC
     assert of.remarks() == []
 
 
+def test_what_a_request_holds_beside_its_message_costs_what_it_costs_to_read(
+    limits: PeopleLimits, clock: ManualClock
+) -> None:
+    limits.arrived([Delivery(EntryId(1, next(NUMBERS)), b"{}", person="ada", size=64 * 1024 * 1_100), request("ada")])
+    assert len(taken(limits, clock)) == 1
+    assert taken(limits, clock) == []
+
+
 def test_nobody_gets_into_more_debt_than_a_reserve(limits: PeopleLimits, clock: ManualClock) -> None:
     limits.arrived([request("ada"), request("ada")])
     for _ in range(50):
