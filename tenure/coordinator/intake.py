@@ -120,7 +120,7 @@ class Intake:
         self._behind: set[_Origin] = set()
         self._spoiled: set[str] = set()
         self._emptied: set[str] = set()
-        self._heavy: set[str] = set()
+        self._heavy: dict[str, int] = {}
         self._exhausted: set[str] = set()
         self._watched: dict[str, int] = {}
         self._weighed_ms: int | None = None
@@ -182,7 +182,7 @@ class Intake:
             self._weighed_ms = now_ms
             self._watched = {site: until_ms for site, until_ms in self._watched.items() if until_ms > now_ms}
             self._exhausted.intersection_update(self._heavy)
-            self._heavy.intersection_update(sites)
+            self._heavy = {site: size for site, size in self._heavy.items() if site in sites}
             self._weigh(sites)
         else:
             self._weigh([site for site in readable if site in self._watched])
@@ -204,8 +204,12 @@ class Intake:
             left = self._broker.sites.waiting(Readers((site,)))
             if self._limits.floods(left):  # its entries are not alike, and what was left is the heaviest of it
                 self._cut(site, 0)
-        self._heavy.difference_update(backlogs)
-        self._heavy.update(site for site, backlog in backlogs.items() if backlog.size > _HEAVY_BYTES)
+        for site, backlog in backlogs.items():
+            before = self._heavy.pop(site, 0)
+            if backlog.size > _HEAVY_BYTES:
+                self._heavy[site] = backlog.size
+            if backlog.size > before:  # there is something again
+                self._exhausted.discard(site)
 
     def _cut(self, site: str, keep: int) -> None:
         cut = self._broker.sites.cut_inbox(site, keep)

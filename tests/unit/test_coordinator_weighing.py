@@ -115,6 +115,18 @@ def test_an_inbox_that_weighs_much_with_nothing_to_read_in_it_lets_others_be_wai
     scene.face.settle(received)
 
 
+def test_nobody_waits_for_others_before_an_inbox_that_weighs_more_than_when_nothing_was_read_in_it(
+    scene: Scene,
+) -> None:
+    scene.report(4, LARGE)
+    scene.face.receive(readers=Readers(("lab",)), limit=9, block_ms=0)
+    scene.turn()
+    scene.clock.advance_ms(300)
+    scene.report(1, LARGE)
+    assert scene.turn() == 1
+    assert scene.reading.waits_ms[0] == 0
+
+
 def test_nothing_is_weighed_for_the_sake_of_a_site_that_is_quiet_again(scene: Scene) -> None:
     scene.turn()
     scene.report(64)
