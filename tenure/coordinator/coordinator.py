@@ -157,8 +157,7 @@ class Coordinator:
                 scheduler.follow_clock(turn)
                 for delivery in received:
                     self._take(turn, delivery)
-                for site, remark in remarks:
-                    turn.record("flooded", remark, step=Step(site=site))
+                _record(turn, remarks)
                 if news is not None:
                     self._apply_news(turn, news)
                     self._offers.settle(turn, due)
@@ -170,6 +169,8 @@ class Coordinator:
             began_ms = self._clock.elapsed_ms()
             self._reload()
             self._one_by_one([*received.taken, *received.left()], ends, began_ms)
+            if remarks:
+                self._alone(partial(_record, remarks=remarks), "What is remarked of inboxes")
             return
         self._settle_ends(turn, ends)
         self._talk(turn, received.taken, news or [])
@@ -370,6 +371,12 @@ class Coordinator:
         if due_ms > 0:
             limit_ms = min(limit_ms, max(1, due_ms - self._clock.now_ms()))
         return 0 if scheduler.wanted(self._new_turn()) else limit_ms
+
+
+def _record(turn: Turn, remarks: Sequence[tuple[str, str]]) -> None:
+    """Write down what people should know of inboxes."""
+    for site, remark in remarks:
+        turn.record("flooded", remark, step=Step(site=site))
 
 
 def _where(delivery: Delivery) -> str:

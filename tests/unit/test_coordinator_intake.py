@@ -88,6 +88,19 @@ def test_an_answer_in_a_turn_that_was_undone_is_not_remembered(fleet: ScriptedFl
     assert fleet.records.state(task) == "ABANDONED"
 
 
+def test_what_was_remarked_of_inboxes_is_on_record_also_when_the_turn_is_undone(fleet: ScriptedFleet) -> None:
+    fleet.client.ask(IssueSite(site="wild", capabilities=("cpu",), secret_digest="a" * 64))
+    fleet.server.add(Keys("main").inbox("wild"), b"{}", EntryId(2**64 - 1, 2**64 - 1))
+    fleet.step()
+    forbid(fleet)
+    fleet.client.send(fleet.client.submission(envelope()), principal="eve")
+    fleet.clock.advance_ms(1_500)
+    fleet.step()
+
+    assert len(fleet.records.events("refused")) == 1
+    assert fleet.records.events("flooded") == ["The inbox of wild was made anew: an entry had left no ids for others."]
+
+
 def test_evidence_that_no_reader_takes_any_more_stops_nobody(fleet: ScriptedFleet) -> None:
     """It was written down by a release that refused less."""
     with closing(sqlite3.connect(fleet.options.database)) as connection:
