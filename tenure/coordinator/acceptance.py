@@ -326,6 +326,8 @@ def _refuse(turn: Turn, worker: WorkerView, report: Finished) -> None:
 def quarantine(turn: Turn, site: str, worker_id: str, report: Finished, reason: Reason) -> None:
     """Keep a rejected result as evidence; the same one a second time adds nothing."""
     binding = report.binding
+    if turn.store.row("is_quarantined", (binding.task_id, binding.fence, site, worker_id, binding.nonce)):
+        return
     outputs = report.outputs if report.outcome.failure is None else None
     told = report.model_dump_json()
     if not turn.memory.quotas.may_keep(site, len(told), turn.elapsed_ms):
@@ -333,7 +335,7 @@ def quarantine(turn: Turn, site: str, worker_id: str, report: Finished, reason: 
             text = f"Site {site} has used up its quota of rejected results: more are refused and not kept."
             turn.record("refused", text, worker_id=worker_id, step=Step(reason="evidence"))
         return
-    added = turn.store.run(
+    turn.store.run(
         "quarantine_report",
         (
             sortable_id(turn.now_ms, turn.entropy),
@@ -349,11 +351,10 @@ def quarantine(turn: Turn, site: str, worker_id: str, report: Finished, reason: 
             turn.now_ms,
         ),
     )
-    if added:
-        turn.memory.quotas.note_kept(site, len(told), turn.elapsed_ms)
-        text = (
-            f"A result of attempt {binding.attempt} (fence {binding.fence}) from {worker_id} was rejected: "
-            f"{reason}. It is kept in quarantine and changes nothing."
-        )
-        step = Step(after="QUARANTINED", reason=reason, site=site)
-        turn.record("rejected", text, task_id=binding.task_id, worker_id=worker_id, step=step)
+    turn.memory.quotas.note_kept(site, len(told), turn.elapsed_ms)
+    text = (
+        f"A result of attempt {binding.attempt} (fence {binding.fence}) from {worker_id} was rejected: "
+        f"{reason}. It is kept in quarantine and changes nothing."
+    )
+    step = Step(after="QUARANTINED", reason=reason, site=site)
+    turn.record("rejected", text, task_id=binding.task_id, worker_id=worker_id, step=step)

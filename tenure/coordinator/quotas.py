@@ -129,7 +129,7 @@ class Quotas:
         return True
 
     def may_keep(self, site: str, size: int, now_ms: int) -> bool:
-        """Whether a rejected result of this size is kept as evidence, if it is not kept already."""
+        """Whether a rejected result of this size, which is not kept already, is kept as evidence."""
         if site in self._free:
             return True
         used = self._of(site, now_ms)

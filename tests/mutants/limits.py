@@ -179,8 +179,8 @@ MUTANTS: Final = (
         "repeats_use_up_evidence",
         "the same rejected result again uses nothing of the quota of evidence",
         "coordinator/acceptance.py",
-        "    if added:\n        turn.memory.quotas.note_kept(site, len(told), turn.elapsed_ms)\n",
-        "    turn.memory.quotas.note_kept(site, len(told), turn.elapsed_ms)\n    if added:\n",
+        '    if turn.store.row("is_quarantined", (binding',
+        '    if turn.now_ms < 0 and turn.store.row("is_quarantined", (binding',
     ),
     mutant(
         "no_share_for_a_person",

@@ -111,6 +111,22 @@ def test_a_site_registers_only_so_many_new_workers(fleet: ScriptedFleet, wild: S
     assert fleet.records.worker("calm.w1") == "ACTIVE"
 
 
+def test_a_copy_of_evidence_that_is_kept_counts_for_nothing_also_when_the_quota_is_used_up(
+    fleet: ScriptedFleet, wild: ScriptedWorker
+) -> None:
+    calm = fleet.worker("calm.w1", site="calm")
+    fleet.submit()
+    hand = calm.claim()
+    forged = wild.finished(hand)
+    for _ in range(3):
+        wild.report(forged)
+    assert len(fleet.records.quarantined()) == 1
+    assert not fleet.records.events("refused")
+    assert shown(fleet, "wild")["evidence_not_kept"] == 0
+    wild.report(forged.model_copy(update={"binding": hand.binding.model_copy(update={"nonce": "1" * 32})}))
+    assert shown(fleet, "wild")["evidence_not_kept"] == 1
+
+
 def test_a_site_leaves_only_so_much_evidence(fleet: ScriptedFleet, wild: ScriptedWorker) -> None:
     calm = fleet.worker("calm.w1", site="calm")
     fleet.submit()

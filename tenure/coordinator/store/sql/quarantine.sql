@@ -6,6 +6,10 @@ INSERT INTO quarantine (quarantine_id, task_id, fence, attempt, site_id, worker_
                         received_at_ms)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
+-- name: is_quarantined
+-- Whether this rejected result is kept already.
+SELECT 1 FROM quarantine WHERE task_id = ? AND fence = ? AND site_id = ? AND worker_id = ? AND nonce = ?;
+
 -- name: quarantined
 -- One rejected result, and the decision about it if there is one.
 SELECT q.quarantine_id, q.task_id, q.fence, q.attempt, q.site_id, q.worker_id, q.nonce, q.reason, q.report, q.outputs,
