@@ -2,10 +2,10 @@
 
 Every person but those that are free of limits has an *allowance* of the coordinator's time, which comes back with time.
 A request costs the time that answering it took, and a little for being there at all. Who has used the allowance up, or
-their share of this turn, is *held back*: what was received of them waits here, in order, and their stream is read no
-more than once a second. Turns in which nobody else had anything are given away: they cost nothing, and who has used the
-allowance up goes on in them. Nothing is lost by any of that, but a client gives up what waits longer than its patience,
-and repeats it until then; a copy of what waits here is not taken a second time.
+their share of this turn, is *held back*: what was received of them waits here, in order, and while something of theirs
+waits their stream is read no more than once a second. Turns in which nobody else had anything are given away: they cost
+nothing, and who has used the allowance up goes on in them. Nothing is lost by any of that, but a client gives up what
+waits longer than its patience, and repeats it until then; a copy of what waits here is not taken a second time.
 
 Deliveries and a clock in, decisions out.
 """
