@@ -38,7 +38,9 @@ _OVERDUE_PARTS: Final = 3
 """After this part of its shortest ttl a worker that was passed over is read all the same, before a lease is over."""
 
 _OVERDUE_BYTES: Final = MAX_ENTRY_BYTES
-"""So much is read of a site's workers at a look for that reason: the longest heartbeat that there may be."""
+"""So much is read of a site's workers in a second for that reason: the longest heartbeat that there may be."""
+
+_SECOND_MS: Final = 1_000
 
 
 @final
@@ -71,6 +73,8 @@ class Listener:
         self._limits = limits
         self._heard: dict[str, _Heard] = {}
         self._passed_over: dict[str, int] = {}
+        self._spared: dict[str, tuple[int, int]] = {}
+        """Of the sites of which something was read for being overdue: what may still be, and since when."""
 
     def listen(
         self, workers: Sequence[WorkerView], leases: LiveLeases, now_ms: int
@@ -79,6 +83,7 @@ class Listener:
         beats = self._read(workers, leases, now_ms)
         known = {worker.worker_id for worker in workers}
         self._heard = {name: heard for name, heard in self._heard.items() if name in known}
+        self._spared = {site: each for site, each in self._spared.items() if now_ms - each[1] < _SECOND_MS}
         found = ((worker, self._news(worker, raw)) for worker in workers if (raw := beats[worker.address]))
         return [(worker, beat) for worker, beat in found if beat is not None]
 
@@ -107,24 +112,28 @@ class Listener:
         )
         most: dict[WorkerAddress, int] = {}
         shared: dict[str, int] = {}
-        spared: dict[str, int] = {}
         waiting: dict[str, int] = {}
         for worker, size in long:
             left = shared.get(worker.site, _HOLD_BYTES * leases.of_sites[worker.site])
-            spare = spared.get(worker.site, _OVERDUE_BYTES)
+            spare = self._spare(worker.site, now_ms)
             since_ms = self._passed_over.get(worker.worker_id, now_ms)
             if size > MAX_ENTRY_BYTES:
                 continue
             if size <= left or self._limits.afford(worker.site, size // _BYTES_PER_UNIT, now_ms):
                 shared[worker.site] = max(left - size, 0)
             elif now_ms - since_ms > _shortest_ttl_ms(worker, leases) // _OVERDUE_PARTS and size <= spare:
-                spared[worker.site] = spare - size
+                self._spared[worker.site] = (spare - size, now_ms)
             else:
                 waiting[worker.worker_id] = since_ms
                 continue
             most[worker.address] = min(size + _FRAME_BYTES, MAX_ENTRY_BYTES)
         self._passed_over = waiting
         return most
+
+    def _spare(self, site: str, now_ms: int) -> int:
+        """How many bytes may be read of a site's workers now because they are overdue; they come back with time."""
+        left, since_ms = self._spared.get(site, (_OVERDUE_BYTES, now_ms))
+        return min(_OVERDUE_BYTES, left + (now_ms - since_ms) * _OVERDUE_BYTES // _SECOND_MS)
 
     def _news(self, worker: WorkerView, raw: bytes) -> Heartbeat | None:
         heard = self._heard.get(worker.worker_id)

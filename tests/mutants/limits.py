@@ -72,7 +72,7 @@ MUTANTS: Final = (
     ),
     mutant(
         "overdue_without_end",
-        "of workers that were passed over no more is read at a look than the longest heartbeat",
+        "of workers that were passed over no more is read in a second than the longest heartbeat",
         _LISTENING,
         "leases) // _OVERDUE_PARTS and size <= spare:",
         "leases) // _OVERDUE_PARTS:",
