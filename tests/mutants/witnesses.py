@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 MEASURED: Final = "[run]\nsource = tenure\ndynamic_context = test_function\n"
 """What `coverage` is to be told."""
 MOST: Final = 60
+_QUICK: Final = "tests.unit."
+"""Where tests are that take little time each; the others are asked with all that remain."""
 _STATEMENT: Final = "-- name: "
 _CONSTANT: Final = re.compile(r"\b_?[A-Z][A-Z_]{2,}\b")
 
@@ -42,7 +44,10 @@ class Witnesses:
         self._tests: dict[str, Mapping[int, Sequence[str]]] = {}
         self._reach: Counter[str] = Counter()
         for file in data.measured_files():
-            by_line = {line: [test for test in tests if test] for line, tests in data.contexts_by_lineno(file).items()}
+            by_line = {
+                line: [test for test in tests if test.startswith(_QUICK)]
+                for line, tests in data.contexts_by_lineno(file).items()
+            }
             self._tests[file] = by_line
             self._reach.update(test for tests in by_line.values() for test in tests)
 
