@@ -107,7 +107,8 @@ def kill_worker(files: FilesFleet) -> None:
         ("folder", 200 * MIB),
         long("s3", 32 * MIB),
         long("folder", 2048 * MIB, timeout_s=1_500),
-        long("s3", 2048 * MIB, timeout_s=1_500),
+        # The tests' server reads a whole object for each part that is asked for: 2 GiB would take a quarter of an hour.
+        long("s3", 512 * MIB, timeout_s=1_500),
     ],
 )
 def test_what_was_killed_half_way_leaves_nothing_half(kind: str, size: int, victim: str, tmp_path: Path) -> None:
