@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from tenure.broker.base import Delivery, EntryId, Handout
-from tenure.broker.redis_replies import VALUE_COST, CutList
+from tenure.broker.redis_replies import VALUE_COST
 from tenure.errors import TenureError
 from tenure.protocol.assignment import TICKET, Assignment
 from tenure.protocol.message import MAX_ENVELOPE_BYTES, decode
@@ -79,7 +79,7 @@ def handouts(reply: Reply, own: bytes = b"") -> list[Handout]:
 
 def _size(fields: list[bytes]) -> int:
     """What an entry has cost its reader: many values cost more than their bytes, and those count that were not kept."""
-    thrown = fields.thrown if isinstance(fields, CutList) else 0
+    thrown: int = getattr(fields, "thrown", 0)  # of a `CutList`
     return sum(map(len, fields)) + len(fields) * VALUE_COST + thrown
 
 
