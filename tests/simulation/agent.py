@@ -149,6 +149,8 @@ class Agent(Process):
         self.leaving = False
         self._due_at = -1
         self._is_woken = False
+        streams = [Stream(seat.site, name) for name in seat.capabilities] + [Stream(seat.site, "", seat.worker_id)]
+        self._streams = [seat.network.keys.assignments(stream) for stream in streams]
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -333,9 +335,7 @@ class Agent(Process):
 
     def has_news(self, face: MemoryWorker) -> bool:
         """Whether an assignment waits that this worker could take. Raises `StreamMissing`."""
-        seat = self.seat
-        streams = [Stream(seat.site, name) for name in seat.capabilities] + [Stream(seat.site, "", seat.worker_id)]
-        found = [face.store.stream(face.keys.assignments(stream)) for stream in streams]
+        found = [face.store.stream(key) for key in self._streams]
         return any(stream is None or stream.undelivered for stream in found)
 
     def wrote(self) -> None:

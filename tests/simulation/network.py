@@ -118,7 +118,8 @@ class Network:
         self.dice = dice
         self.profile = profile
         self.history: History | None = None
-        self.server = Server(engine, MemoryStore(clock, remembered_writes=REMEMBERED_WRITES), keys)
+        remembered = REMEMBERED_WRITES if profile.has("failover") else 0
+        self.server = Server(engine, MemoryStore(clock, remembered_writes=remembered), keys)
         self.other: Server | None = None
         self.beyond: set[str] = set()
         """Names of the hosts that talk to the other half."""

@@ -18,7 +18,7 @@ from tests.simulation.coordinator import WORLD, CoordinatorProcess
 from tests.simulation.dice import Dice
 from tests.simulation.engine import Engine
 from tests.simulation.executions import NORTH
-from tests.simulation.faults import Faults
+from tests.simulation.faults import TEN_MINUTES_MS, Faults
 from tests.simulation.foreman import LABELS, Foreman
 from tests.simulation.history import Closed, Fact, History, Quiet, Submitted
 from tests.simulation.hosts import Host, HostClock
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
 _READERS: Final = Readers((DEFAULT_SITE, SITE, NORTH), (DEFAULT_PERSON,))
 _LONGEST_MS: Final = 180_000
-_LONGEST_JUMP_MS: Final = 700_000
-"""A delay is kept by the coordinator's wall clock, so a jump of it can stretch one."""
+"""And as long again as all jumps of clocks: a delay is kept by the wall clock, and a jump nobody saw adds to it."""
 _LOOK_EVERY_MS: Final = 500
 _SETTLE_MS: Final = 3_000
 _COLLECTED_AFTER_MS: Final = 12_000
@@ -201,7 +200,8 @@ class World:
 
     def _run_until_settled(self) -> bool:
         since = -1
-        longest_ms = _LONGEST_MS + (_LONGEST_JUMP_MS if self.profile.has("clock_jump") else 0)
+        jumps = sum(kind == "clock_jump" for _, kind in self.profile.strikes)
+        longest_ms = _LONGEST_MS + jumps * TEN_MINUTES_MS
         while self.engine.now < longest_ms:
             self.engine.run(self.engine.now + _LOOK_EVERY_MS, lambda: False)
             if not (self.quiet and self.is_settled()):
