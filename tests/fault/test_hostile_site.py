@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import json
 import statistics
+import sys
 from collections.abc import Iterator
 
 import pytest
 
+from tests.fault.figures import WAKINGS
 from tests.fixtures_hostile import MINUTES, Scene, open_scene
 from tests.hostile_site import CROWDED, FORGED, LIES, SITE, VICTIM
+from tests.lateness import Lateness
 from tests.servers import KINDS
 from tests.waiting import wait_until
 
 TURN_S = 4.0 if not MINUTES else 60.0
-TURNS = 1 if not MINUTES else int(MINUTES / 4)
+MEANS = (LIES, CROWDED, ())
+TURNS = 1 if not MINUTES else max(1, int(MINUTES / (2 * len(MEANS))))
 NOTICEABLE_MS = 100.0
 """Times below this are the machine's own noise: twice that much is no harm that a site does."""
 
@@ -32,10 +36,12 @@ def scene(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     folder = tmp_path_factory.mktemp(request.param)
     with open_scene(folder, request.param) as scene:
         scene.work(1.0, [])  # the first tasks wait for a child to come up
-        for _ in range(TURNS):
-            for tricks in (LIES, CROWDED, ()):
-                scene.work(TURN_S, scene.quiet_ms)
-                scene.attack(TURN_S, tricks)
+        with Lateness() as lateness:
+            for _ in range(TURNS):
+                for tricks in MEANS:
+                    scene.work(TURN_S, scene.quiet_ms)
+                    scene.attack(TURN_S, tricks)
+        scene.late_ms = lateness.delay_ms()
         yield scene
 
 
@@ -107,7 +113,10 @@ def test_a_spoiled_inbox_is_made_anew(scene: Scene) -> None:
 def test_the_honest_sites_slowest_tasks_take_at_most_twice_as_long(scene: Scene) -> None:
     quiet, attacked = (percentile(times) for times in (scene.quiet_ms, scene.attacked_ms))
     figures = f"p99 {quiet:.0f} ms quiet ({len(scene.quiet_ms)}), {attacked:.0f} ms ({len(scene.attacked_ms)})"
-    assert attacked <= 2 * max(quiet, NOTICEABLE_MS), figures
+    sys.stderr.write(f"the honest site's tasks: {figures}, woken {scene.late_ms} ms late\n")
+    # In a few seconds the slowest hundredth is a handful of tasks, and one hiccup of the machine would be all of them.
+    late_ms = 0 if MINUTES else WAKINGS * scene.late_ms
+    assert attacked <= 2 * max(quiet, NOTICEABLE_MS) + late_ms, figures
 
 
 def percentile(times: list[float]) -> float:
