@@ -47,6 +47,7 @@ class RqFleet:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                process_group=0,  # a worker of RQ can kill its own, see `RqLink.send_stop`
             )
         self.workers.append(worker)
         return worker

@@ -19,7 +19,7 @@ from tenure.errors import LaunchRefused, SubstrateUnreachable
 from tenure.launchers.base import Handle, Phase, Sighting
 from tenure.launchers.options import read_options
 from tenure.launchers.rq_link import open_link
-from tenure.launchers.rq_plan import RqOptions, RqPlan, render
+from tenure.launchers.rq_plan import BEGUN, RqOptions, RqPlan, render
 from tenure.launchers.rq_sighting import sighting_of
 
 if TYPE_CHECKING:
@@ -73,25 +73,32 @@ class RqLauncher:
             return Sighting(Phase.UNKNOWN, detail=_unreachable(error).message)
 
     def cancel(self, handle: Handle) -> None:
-        """See `Launcher.cancel`. An RQ worker that runs jobs in its own process (`SimpleWorker`) ignores it."""
+        """See `Launcher.cancel`. An RQ worker that runs jobs in its own process (`SimpleWorker`) ignores it.
+
+        What RQ has started and what has not begun yet is left to the next call.
+        """
         with _translated(), suppress(self._link.no_such_job):
-            if _status(self._link.job(handle.name)) in {"finished", "failed", "stopped", "canceled"}:
+            job = self._link.job(handle.name)
+            if _status(job) in {"finished", "failed", "stopped", "canceled"} or self._stop(handle.name, job):
                 return
             with suppress(self._link.invalid_operation):
-                # Once more, for it may have been started in between: then it is not in the queue but at a worker.
-                self._link.send_stop(handle.name)
-                return
-            with suppress(self._link.invalid_operation):
-                self._link.job(handle.name).cancel()
-            with suppress(self._link.invalid_operation):
-                self._link.send_stop(handle.name)
+                job.cancel()
+            # Once more, for it may have been started in between: then it is not in the queue but at a worker.
+            self._stop(handle.name, self._link.job(handle.name))
 
     def clear(self, handle: Handle) -> None:
         """See `Launcher.clear`."""
         with _translated():
             with suppress(self._link.no_such_job):
                 self._link.job(handle.name).delete()
-            self._link.connection.delete(self._link.mark_of(handle.name))
+            self._link.connection.delete(self._link.mark_of(handle.name), self._link.stop_mark_of(handle.name))
+
+    def _stop(self, name: str, job: Job) -> bool:
+        """Have it ended where it runs, if it has begun; whether it is at a worker, and not in a queue."""
+        if job.worker_name and job.meta.get(BEGUN):
+            with suppress(self._link.invalid_operation):
+                self._link.send_stop(name)
+        return bool(job.worker_name)
 
     def close(self) -> None:
         """See `Launcher.close`."""

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _TIMEOUT_S: Final = 5
 _MAX_FILE_BYTES: Final = 4_000
+_STOPPING_S: Final = 10
+"""Longer than RQ takes to notice an end and to write it down; a command that was lost is given again after that."""
 
 
 class Job(Protocol):
@@ -35,6 +37,7 @@ class Job(Protocol):
 
     key: bytes
     worker_name: str | None
+    meta: dict[str, Any]
 
     def get_status(self, refresh: bool = True) -> object:  # noqa: FBT001, FBT002 - as in the library
         """A member of `JobStatus`, which is a text; None when the job is gone."""
@@ -86,13 +89,24 @@ class RqLink:
         """The key of our own mark of a launch, under the prefix of RQ's keys, so that RQ's rights suffice."""
         return f"{self.prefix}tenure:{name}"
 
+    def stop_mark_of(self, name: str) -> str:
+        """The key that says that a job's worker was told to end it a moment ago."""
+        return f"{self.mark_of(name)}:stop"
+
     def job(self, name: str) -> Job:
         """The job of that name. Raises `no_such_job`."""
         return self.fetch_job(name, connection=self.connection, serializer=self.serializer)
 
     def send_stop(self, name: str) -> None:
-        """Have the RQ worker kill the work-horse that runs the job. Raises `no_such_job`, `invalid_operation`."""
-        self.stop(self.connection, name, serializer=self.serializer)
+        """Have the RQ worker kill the work-horse that runs the job, unless it was told to a moment ago.
+
+        A worker of RQ that is told so while it has no work-horse, for it has not made it yet or has just waited for its
+        end, kills its own process group. So this is for jobs that have begun, and nothing is said twice in a row.
+
+        Raises `no_such_job`, `invalid_operation`.
+        """
+        if self.connection.set(self.stop_mark_of(name), b"", nx=True, ex=_STOPPING_S):
+            self.stop(self.connection, name, serializer=self.serializer)
 
 
 def open_link(options: RqOptions) -> RqLink:

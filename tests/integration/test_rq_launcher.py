@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import redis
 
 from tenure.errors import LaunchRefused, SubstrateUnreachable
 from tenure.launchers.base import ExecutorCommand, Phase, Sighting
@@ -170,6 +171,55 @@ def test_a_stopped_job_is_killed_and_cancel_may_be_repeated(
     launcher.clear(handle)
     launcher.cancel(handle)
     assert launcher.probe(handle).phase is Phase.MISSING
+
+
+def test_cancelling_again_and_again_spares_the_rq_worker(
+    fleet: RqFleet, launcher: Launcher[Any], stand_in: StandIn
+) -> None:
+    """A worker of RQ that is told to end a job which has just ended kills its own process group."""
+    worker = fleet.start_worker()
+    handle = launcher.launch(launcher.render(order()))
+    pid = stand_in.wait_for_start()
+
+    def over() -> bool:
+        launcher.cancel(handle)
+        return launcher.probe(handle).phase is Phase.ENDED
+
+    wait_until(over, "it is over")
+    wait_for_end(pid)
+    launcher.launch(launcher.render(order()))
+    assert is_alive(stand_in.wait_for_start(2))
+    assert worker.poll() is None
+
+
+def test_what_rq_has_started_is_not_stopped_before_it_has_begun(fleet: RqFleet, launcher: Launcher[Any]) -> None:
+    """Until then there may be no work-horse, and the worker of RQ would kill its own process group instead."""
+    handle = launcher.launch(launcher.render(order()))
+    connection: Any = redis.Redis(host="127.0.0.1", port=fleet.server.port)
+    key = f"rq:job:{handle.name}"
+    connection.hset(key, mapping={"status": "started", "worker_name": "muscle"})
+    commands = connection.pubsub(ignore_subscribe_messages=True)
+    commands.subscribe("rq:pubsub:muscle")
+    wait_until(lambda: commands.subscribed, "it listens")
+
+    launcher.cancel(handle)
+    connection.hset(key, "meta", '{"tenure_begun": true}')
+    connection.publish("rq:pubsub:muscle", "begun")
+    launcher.cancel(handle)
+    launcher.cancel(handle)
+    connection.publish("rq:pubsub:muscle", "end")
+
+    heard: list[bytes] = []
+    wait_until(lambda: _heard(commands, heard) == b"end", "all is heard")
+    assert heard[0] == b"begun"
+    assert len(heard) == 3
+    connection.close()
+
+
+def _heard(commands: Any, heard: list[bytes]) -> bytes:
+    while (message := commands.get_message()) is not None:
+        heard.append(message["data"])
+    return heard[-1] if heard else b""
 
 
 def test_a_work_horse_passes_sigterm_on(fleet: RqFleet, launcher: Launcher[Any], stand_in: StandIn) -> None:
