@@ -1,31 +1,18 @@
 """Tenure: a worker fleet for work you cannot afford to run twice.
 
-Importing this package is cheap, because modules that define tasks import it: what needs more than the standard library
-is loaded when it is first named.
+Importing this package costs next to nothing, because modules that define tasks and the `tenure` command import it:
+everything is loaded when it is first named, what needs more than the standard library included.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
 
-from tenure.errors import (
-    InvalidArguments,
-    TaskAbandoned,
-    TaskCancelled,
-    TaskError,
-    TaskFailed,
-    TaskLost,
-    TenureError,
-    UsageError,
-    WaitTimedOut,
-)
-from tenure.handlers.context import current
-from tenure.handlers.task import task
-from tenure.version import VERSION
-
+TYPE_CHECKING = False  # as type checkers know it, without loading all of `typing`
 if TYPE_CHECKING:
+    from typing import Final
+
     from tenure.broker.base import LogChunk
     from tenure.client.client import Client
     from tenure.client.executor import FleetExecutor
@@ -33,10 +20,23 @@ if TYPE_CHECKING:
     from tenure.client.options import ClientOptions
     from tenure.client.progress import Progress
     from tenure.client.waiting import as_completed, wait
+    from tenure.errors import (
+        InvalidArguments,
+        TaskAbandoned,
+        TaskCancelled,
+        TaskError,
+        TaskFailed,
+        TaskLost,
+        TenureError,
+        UsageError,
+        WaitTimedOut,
+    )
+    from tenure.handlers.context import current
+    from tenure.handlers.task import task
     from tenure.protocol.artifact import Blob, Bundle
     from tenure.protocol.envelope import Limits, Retry
 
-__version__: Final = VERSION
+    __version__: Final[str]
 
 __all__ = [
     "Blob",
@@ -73,18 +73,31 @@ _LOADED_WHEN_NAMED: Final = MappingProxyType(
         "ClientOptions": "tenure.client.options",
         "FleetExecutor": "tenure.client.executor",
         "Handle": "tenure.client.handle",
+        "InvalidArguments": "tenure.errors",
+        "Limits": "tenure.protocol.envelope",
         "LogChunk": "tenure.broker.base",
         "Progress": "tenure.client.progress",
-        "Limits": "tenure.protocol.envelope",
         "Retry": "tenure.protocol.envelope",
+        "TaskAbandoned": "tenure.errors",
+        "TaskCancelled": "tenure.errors",
+        "TaskError": "tenure.errors",
+        "TaskFailed": "tenure.errors",
+        "TaskLost": "tenure.errors",
+        "TenureError": "tenure.errors",
+        "UsageError": "tenure.errors",
+        "WaitTimedOut": "tenure.errors",
         "as_completed": "tenure.client.waiting",
+        "current": "tenure.handlers.context",
+        "task": "tenure.handlers.task",
         "wait": "tenure.client.waiting",
     }
 )
 
 
 def __getattr__(name: str) -> object:
-    """Load one of the names that are not loaded at once (PEP 562)."""
+    """Load one of the names (PEP 562)."""
+    if name == "__version__":
+        return import_module("tenure.version").VERSION
     module = _LOADED_WHEN_NAMED.get(name)
     if module is None:
         message = f"module {__name__!r} has no attribute {name!r}"

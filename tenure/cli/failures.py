@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 WRONG_USE: Final = 2
 FLEET_COULD_NOT: Final = 3
-INTERRUPTED: Final = 130
 NOBODY_READS: Final = 141
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})

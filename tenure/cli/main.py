@@ -1,19 +1,22 @@
-"""The `tenure` command: its groups, and the frame in which every command runs."""
+"""The `tenure` command: the frame in which every command runs.
+
+Nothing is imported here but what the interpreter has anyway: whoever presses Ctrl-C while the rest is being loaded is
+answered as at any other time.
+"""
 
 from __future__ import annotations
 
-import resource
 import sys
-from typing import TYPE_CHECKING
 
-import click
-
-from tenure.cli import failures
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import click
+
     from tenure.cli.desk import Session
+
+_INTERRUPTED = 130
 
 
 def main() -> None:
@@ -21,28 +24,47 @@ def main() -> None:
 
     No process that this starts, and not this one, leaves a core: its memory holds the secret of a credential.
     """
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    sys.exit(run(sys.argv[1:]))
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:
+        code = _INTERRUPTED
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str], session: Session | None = None) -> int:
     """Run one command line; answers the exit code. Errors become one line on standard error."""
-    from tenure.cli.commands import tenure
+    try:
+        return _answered(arguments, session)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+def _answered(arguments: Sequence[str], session: Session | None) -> int:
+    import click
+
+    from tenure.cli import failures
 
     try:
+        from tenure.cli.commands import tenure
+
         code = _invoke(tenure, arguments, session)
         sys.stdout.flush()
     except BrokenPipeError:
         failures.silence_stdout()
         return failures.NOBODY_READS
-    except (click.exceptions.Abort, KeyboardInterrupt):
-        return failures.INTERRUPTED
+    except click.exceptions.Abort:
+        return _INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the last resort: whatever it is, it must be said in one line
         return failures.report(error, as_json=failures.wants_json(arguments))
     return code
 
 
 def _invoke(command: click.Command, arguments: Sequence[str], session: Session | None) -> int:
+    from tenure.cli import failures
+
     try:
         code = command.main(args=list(arguments), prog_name="tenure", standalone_mode=False, obj=session)
     except SystemExit as ending:

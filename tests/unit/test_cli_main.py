@@ -118,6 +118,33 @@ def test_interrupting_is_130_and_says_nothing(fleet: FakeFleet, tenure: CommandL
     assert not printed.err.strip()
 
 
+@pytest.mark.parametrize("module", ["resource", "click", "tenure.cli.failures", "tenure.cli.commands", "tenure.cli.up"])
+def test_interrupting_while_the_command_is_being_loaded_is_130_and_says_nothing(module: str) -> None:
+    script = f"""
+import sys
+
+class Interrupts:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+
+from tenure.cli.main import main  # the console script
+sys.meta_path.insert(0, Interrupts())
+main()
+"""
+    command = [sys.executable, "-c", script, "--help"]
+    done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_the_console_script_loads_next_to_nothing_before_it_can_be_interrupted() -> None:
+    script = "import sys; had = {*sys.modules}; import tenure.cli.main; print(*{*sys.modules} - had)"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True, capture_output=True, text=True)
+    loaded = {name for name in done.stdout.split() if name.startswith("tenure")}
+    assert loaded == {"tenure", "tenure.cli", "tenure.cli.main"}
+    assert not {"click", "typing", "logging", "json"} & set(done.stdout.split())
+
+
 @pytest.mark.parametrize("group", [(), ("artifacts",)])
 def test_a_group_without_a_command_shows_its_help_line_by_line(tenure: CommandLine, group: tuple[str, ...]) -> None:
     printed = tenure(*group)
