@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tenure.protocol.artifact import Blob, Bundle
     from tenure.protocol.envelope import Limits, Retry
 
-    __version__: Final[str]
+    __version__: str
 
 __all__ = [
     "Blob",
