@@ -8,7 +8,7 @@ leads through its line, and the broker holds each to its own keys.
 import signal
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -20,6 +20,7 @@ from tenure.broker.keys import DEFAULT_PERSON
 from tenure.broker.principals import Principal
 from tenure.errors import CoordinatorUnreachable
 from tenure.protocol.principal_messages import IssueSite, SiteKind
+from tests.fault.instrument import Records
 from tests.fault.proxy import Proxy
 from tests.fixtures_fleet import orphans_adopted, resume
 from tests.fixtures_services import require_program
@@ -64,7 +65,8 @@ class Lab:
         everything = [agent, *agent.children(recursive=True)]
         resume(everything)
         for process in everything:
-            process.kill()
+            with suppress(psutil.NoSuchProcess):  # work that has ended ends its processes meanwhile
+                process.kill()
         psutil.wait_procs(everything[1:])
         self.fleet.processes[self.worker_id].wait()
         place = self.folder / "place"
@@ -233,5 +235,11 @@ def of_coordinator(labs: Labs) -> list[Outage]:
 
 
 def wait_for_spool(lab: Lab, task_id: str) -> None:
-    """Wait until the site has put the result of a task where it survives a reboot."""
-    wait_until(lambda: task_id in lab.spool.read_text(), f"{lab.name} has spooled the result of {task_id}", PATIENCE_S)
+    """Wait until the site has put the result of a task where it survives a reboot, or has been rid of it before."""
+    records = Records(lab.fleet.database)
+
+    def is_safe() -> bool:
+        accepted = records.count("SELECT COUNT(*) FROM result WHERE task_id = ?", task_id)
+        return accepted > 0 or task_id in lab.spool.read_text()
+
+    wait_until(is_safe, f"{lab.name} has spooled the result of {task_id}", PATIENCE_S)
