@@ -267,6 +267,12 @@ class BrokerRefused(BrokerError):
     code = "broker_refused"
 
 
+class CredentialRefused(BrokerRefused):
+    """The broker does not accept this user or password, or not any more."""
+
+    code = "credential_refused"
+
+
 class BrokerUnsafe(BrokerError):
     """The broker's configuration would lose or evict messages, so the coordinator does not start on it."""
 

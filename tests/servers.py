@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tenure.broker.redis_connection import RedisConnection, Reply
 from tenure.broker.url import BrokerUrl
-from tenure.errors import BrokerError
+from tenure.errors import BrokerError, BrokerRefused
 from tests.waiting import wait_until
 
 KINDS = ("valkey", "redis7")
@@ -98,4 +98,4 @@ def _answers(server: Server) -> bool:
         return server.admin("PING") == b"PONG"
     except BrokerError as error:
         # A server that wants a password is there, too.
-        return error.code == "broker_refused"
+        return isinstance(error, BrokerRefused)

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Final
 import redis.exceptions
 
 from tenure.broker.redis_replies import ReplyTooLarge
-from tenure.errors import BrokerError, BrokerFull, BrokerRefused, BrokerUnreachable, ReplyBeyondMeasure, StreamMissing
+from tenure.errors import (
+    BrokerError,
+    BrokerFull,
+    BrokerRefused,
+    BrokerUnreachable,
+    CredentialRefused,
+    ReplyBeyondMeasure,
+    StreamMissing,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -75,7 +83,7 @@ def translate(error: redis.exceptions.RedisError | OSError, address: str) -> Bro
     if isinstance(error, redis.exceptions.ResponseError | redis.exceptions.BusyLoadingError):
         return _answered_no(error, address)
     if isinstance(error, redis.exceptions.AuthenticationError | redis.exceptions.AuthorizationError):
-        return BrokerRefused(f"The broker at {address} refuses this user or password", "Check the broker URL")
+        return CredentialRefused(f"The broker at {address} refuses this user or password", "Check the broker URL")
     if isinstance(error, redis.exceptions.InvalidResponse):
         return BrokerRefused(f"What answers at {address} is not a Redis or Valkey server", "Check the broker URL")
     # An end in the middle is what a broker that is killed, or closes a connection, looks like through TLS.

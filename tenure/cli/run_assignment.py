@@ -91,6 +91,8 @@ def run_assignment(desk: Desk, /, **options: object) -> int:
         _end_on_signals(agent)
         summary = agent.run()
     code, text = conclusion(summary.counts)
+    if code and summary.refusal is not None:
+        raise summary.refusal
     desk.remark(f"Executor {summary.worker_id} of {ticket.name} has ended: {text}")
     return code
 

@@ -93,8 +93,11 @@ def worker(desk: Desk, /, **options: object) -> None:
     _drain_on_signals(agent)
     end_with_owner(form.owner_pipe, lambda: _end_at_once(agent), desk.session.clock)
     summary = agent.run()
-    counts = ", ".join(f"{count} {name}" for name, count in sorted(summary.counts.items())) or "nothing to do"
-    desk.remark(f"Worker {summary.worker_id} has left: {counts}")
+    counts = ", ".join(f"{count} {name}" for name, count in sorted(summary.counts.items()))
+    if counts or summary.refusal is None:
+        desk.remark(f"Worker {summary.worker_id} has left: {counts or 'nothing to do'}")
+    if summary.refusal is not None:
+        raise summary.refusal
 
 
 def worker_options(form: WorkerForm, settings: Settings) -> WorkerOptions:

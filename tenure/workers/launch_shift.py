@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from tenure.protocol.worker_messages import Hello
 from tenure.version import VERSION
 from tenure.workers.actions import Leave, Outranked, Tell
+from tenure.workers.admission import Admission
 from tenure.workers.courier import Courier
 from tenure.workers.desk import Desk
 from tenure.workers.freight import StoreAddress
@@ -82,14 +83,19 @@ class LaunchShift:
         self._journal = LaunchJournal(identity.folder / "launches.jsonl")
         self._crew = LaunchCrew(launching.make(_private(identity.folder / "launcher")), self._desk.post)
         self._outbox = Outbox()
+        self._admission = Admission(options.site)
         self._listener = Listener(self._desk)
         # A parent carries no files: where the store is does not matter to it.
         store = StoreAddress(options.artifacts or "-")
         self._pulse = Pulse(options.ttl_ms, self._desk, clock, self._listener.start_over, store)
         courier = Courier(identity, self._outbox, self._desk, clock)
         taker = Taker(options.capabilities, self._desk, clock, self._pulse.hurry, store)
-        self._writers = tuple(Line(duty, surroundings.connect, entropy) for duty in (self._pulse, courier))
-        self._readers = tuple(Line(duty, surroundings.connect, entropy) for duty in (self._listener, taker))
+        self._writers = tuple(
+            Line(duty, surroundings.connect, entropy, self._admission) for duty in (self._pulse, courier)
+        )
+        self._readers = tuple(
+            Line(duty, surroundings.connect, entropy, self._admission) for duty in (self._listener, taker)
+        )
         self._drains_asked = 0
         self._drains_told = 0
         self._is_over = False
@@ -110,10 +116,13 @@ class LaunchShift:
                 self._advance(self._drains())
                 self._wakeup.wait(min(self._desk.due_in_ms(), _LONGEST_WAIT_MS) / 1000)
                 self._wakeup.clear()
+            self._admission.hush()
             self._outbox.wait_until_empty(_GOODBYE_S)
         finally:
             self._close()
-        return Summary(self._identity.worker_id, self._identity.generation, self._desk.counts())
+        return Summary(
+            self._identity.worker_id, self._identity.generation, self._desk.counts(), self._admission.refusal
+        )
 
     def _drains(self) -> list[LaunchInput]:
         if self._drains_told == self._drains_asked:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from tenure.broker.base import WorkerBroker
     from tenure.clock import Entropy
+    from tenure.workers.admission import Admission
 
 _LOG: Final = logging.getLogger(__name__)
 _FIRST_PAUSE_MS: Final = 50
@@ -50,8 +51,11 @@ class Duty(Protocol):
 class Line:
     """Runs a duty in a thread of its own."""
 
-    def __init__(self, duty: Duty, open_broker: Callable[[], WorkerBroker], entropy: Entropy) -> None:
+    def __init__(
+        self, duty: Duty, open_broker: Callable[[], WorkerBroker], entropy: Entropy, admission: Admission
+    ) -> None:
         self._duty = duty
+        self._admission = admission
         self._open_broker = open_broker
         self._entropy = entropy
         self._halt = Event()
@@ -107,6 +111,7 @@ class Line:
                 self._duty.opened(again=True)
             else:
                 self._failures = 0
+                self._admission.passed(self._duty.name)
         self._duty.closing(self._broker)
 
     def _close(self) -> None:
@@ -118,11 +123,13 @@ class Line:
             self._broker = None
 
     def _failed(self, error: Exception) -> None:
+        self._failures += 1
+        is_said = isinstance(error, BrokerError) and self._admission.met(self._duty.name, error, self._failures)
         if self._halt.is_set():
             return
         self._again = True
-        self._failures += 1
-        level = logging.WARNING if self._failures == 3 else logging.DEBUG  # noqa: PLR2004 - a hiccup is not worth a line
+        says = self._failures == 3 and not is_said  # noqa: PLR2004 - a hiccup is not worth a line
+        level = logging.WARNING if says else logging.DEBUG
         _LOG.log(level, "%s: %s", self._duty.name, error)
         longest_ms = _STREAM_PAUSE_MS if isinstance(error, StreamMissing) else _LONGEST_PAUSE_MS
         pause_ms = min(_FIRST_PAUSE_MS << min(self._failures - 1, 10), longest_ms)

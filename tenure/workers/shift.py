@@ -17,6 +17,7 @@ from tenure.protocol.timing import expiry_ms
 from tenure.protocol.worker_messages import Finished, Hello, Released
 from tenure.version import VERSION
 from tenure.workers.actions import Forget, Leave, Outranked, Tell
+from tenure.workers.admission import Admission
 from tenure.workers.claims import Claims
 from tenure.workers.courier import Courier
 from tenure.workers.crew import Crew
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from tenure.artifacts.base import Porter
     from tenure.broker.base import WorkerBroker
     from tenure.clock import Clock, Entropy
+    from tenure.errors import CredentialRefused
     from tenure.protocol.launch import LaunchTicket
     from tenure.protocol.message import Message
     from tenure.workers.actions import Action
@@ -61,11 +63,15 @@ _EXECUTOR_PATIENCE_MS: Final = 3_600_000
 @final
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What an agent did: how many assignments ended in which way, by name."""
+    """What an agent did: how many assignments ended in which way, by name.
+
+    `refusal` is there when the broker did not accept the site's credential any more at the end.
+    """
 
     worker_id: str
     generation: int
     counts: dict[str, int]
+    refusal: CredentialRefused | None = None
 
 
 @final
@@ -115,6 +121,7 @@ class Shift:
         self._desk = Desk(Claims(profile, entropy), clock, self._crew.wake)
         self._spool = Spool(identity.folder / "spool.jsonl")
         self._outbox = Outbox()
+        self._admission = Admission(options.site)
         self._listener = Listener(self._desk)
         self._pulse = Pulse(options.ttl_ms, self._desk, clock, self._start_over, store)
         courier = Courier(identity, self._outbox, self._desk, clock)
@@ -125,8 +132,10 @@ class Shift:
         else:
             taker = SingleTaker(launched.ticket, self._desk, clock, store, self._ended)
         writers = (self._pulse, courier, self._press)
-        self._writers = tuple(Line(duty, surroundings.connect, entropy) for duty in writers)
-        self._readers = tuple(Line(duty, surroundings.connect, entropy) for duty in (self._listener, taker))
+        self._writers = tuple(Line(duty, surroundings.connect, entropy, self._admission) for duty in writers)
+        self._readers = tuple(
+            Line(duty, surroundings.connect, entropy, self._admission) for duty in (self._listener, taker)
+        )
         self._drains_asked = 0
         self._drains_told = 0
         self._is_over = False
@@ -148,10 +157,13 @@ class Shift:
                 line.start()
             while not self._is_over:
                 self._advance([*self._drains(), *self._crew.wait(self._desk.due_in_ms())])
+            self._admission.hush()
             self._outbox.wait_until_empty(_GOODBYE_S)
         finally:
             self._close()
-        return Summary(self._identity.worker_id, self._identity.generation, self._desk.counts())
+        return Summary(
+            self._identity.worker_id, self._identity.generation, self._desk.counts(), self._admission.refusal
+        )
 
     def _start_over(self) -> None:
         """The broker's data is new."""

@@ -10,7 +10,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
-from tenure.errors import BrokerRefused
+from tenure.errors import BrokerRefused, CredentialRefused
 from tenure.workers.inputs import Reconnected, Taken
 
 if TYPE_CHECKING:
@@ -96,6 +96,8 @@ class Taker:
     def _read(self, broker: WorkerBroker, read: Callable[..., list[Handout]]) -> list[Handout]:
         try:
             return read(capabilities=self._granted)
+        except CredentialRefused:
+            raise  # it is not about what the site was granted
         except BrokerRefused:
             granted = tuple(each for each in self._capabilities if _may_read(broker, each))
             if granted == self._granted:
@@ -117,6 +119,8 @@ class Taker:
 def _may_read(broker: WorkerBroker, capability: str) -> bool:
     try:
         broker.retake(capabilities=(capability,), limit=1)  # delivers nothing that is new
+    except CredentialRefused:
+        raise
     except BrokerRefused:
         return False
     return True

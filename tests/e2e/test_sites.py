@@ -155,4 +155,27 @@ def test_a_site_that_was_revoked_is_told_of_everywhere(sites: SiteFleet) -> None
     again = office.run("sites", "issue", "west", "--capability", "west", *office.provisioner)
     assert (again.code, "never used again" in again.err) == (2, True), again
     assert bad_credentials(sites) == []
-    wait_until(lambda: not sites.processes["west.w1"].running, "the worker of the revoked site has ended", PATIENCE_S)
+    worker = sites.processes["west.w1"]
+    wait_until(lambda: not worker.running, "the worker of the revoked site has ended", PATIENCE_S)
+    assert "is not granted" not in worker.said()
+
+
+def test_a_worker_whose_site_is_revoked_while_it_works_says_so(sites: SiteFleet, tmp_path: Path) -> None:
+    office = sites.office
+    office.issue_site("north", "north")
+    sites.start_worker("north", "w1", "--capability", "north")
+    with closing(Instrument(tmp_path / "marks")) as instrument:
+        instrument.hold()
+        client = sites.client().using(capability="north", lease_ttl="20s")
+        client.submit(handlers.work, str(instrument.path), 2, 0.1)
+        wait_until(instrument.running, "it runs", PATIENCE_S)
+        office.fine("sites", "revoke", "north", *office.provisioner)
+        worker = sites.processes["north.w1"]
+        wait_until(lambda: not worker.running, "the worker of the revoked site has ended", PATIENCE_S)
+        assert not instrument.running()
+    said = worker.said()
+    last = said.splitlines()[-1]
+    assert worker.wait() == 3, said
+    assert "the credential of site north is not good any more" in last, said
+    assert "tenure sites show north" in last
+    assert "is not granted" not in said

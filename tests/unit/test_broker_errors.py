@@ -8,7 +8,7 @@ import redis.exceptions
 from redis._parsers import BaseParser
 
 from tenure.broker.redis_errors import first_word, translate, translated
-from tenure.errors import BrokerError, BrokerFull, BrokerRefused, BrokerUnreachable, StreamMissing
+from tenure.errors import BrokerError, BrokerFull, BrokerRefused, BrokerUnreachable, CredentialRefused, StreamMissing
 
 
 def parsed(line: str) -> redis.exceptions.RedisError:
@@ -23,8 +23,8 @@ def parsed(line: str) -> redis.exceptions.RedisError:
         ("NOGROUP No such key 'x' or consumer group 'tenure' in XREADGROUP with GROUP option", StreamMissing),
         ("UNBLOCKED the stream key no longer exists", StreamMissing),
         ("NOPERM User few has no permissions to run the 'xack' command", BrokerRefused),
-        ("NOAUTH Authentication required.", BrokerRefused),
-        ("WRONGPASS invalid username-password pair or user is disabled.", BrokerRefused),
+        ("NOAUTH Authentication required.", CredentialRefused),
+        ("WRONGPASS invalid username-password pair or user is disabled.", CredentialRefused),
         ("WRONGTYPE Operation against a key holding the wrong kind of value", BrokerRefused),
         ("READONLY You can't write against a read only replica.", BrokerRefused),
         ("MOVED 3999 127.0.0.1:6381", BrokerRefused),

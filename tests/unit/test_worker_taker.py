@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from tenure.broker.base import Handout, WorkerBroker
-from tenure.errors import BrokerRefused
+from tenure.errors import BrokerRefused, CredentialRefused
 from tenure.testing import ManualClock
 from tenure.workers.desk import Front
 from tenure.workers.freight import StoreAddress
@@ -22,6 +22,7 @@ class Granting:
 
     granted: set[str]
     own: bool = True
+    lets_in: bool = True
     reads: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
 
     def take(self, *, capabilities: Sequence[str], limit: int, block_ms: int) -> list[Handout]:
@@ -34,6 +35,8 @@ class Granting:
         return []
 
     def _check(self, capabilities: Sequence[str]) -> None:
+        if not self.lets_in:
+            raise CredentialRefused("The broker refuses this user or password")
         if not self.own or set(capabilities) - self.granted:
             raise BrokerRefused("The broker does not allow this user to do that")
 
@@ -95,3 +98,14 @@ def test_a_refusal_for_another_reason_is_told(taker: Taker) -> None:
     broker.own = False
     with pytest.raises(BrokerRefused):
         turns(taker, broker, 2)
+
+
+def test_a_credential_that_is_not_accepted_any_more_is_no_matter_of_grants(
+    taker: Taker, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = Granting({"cpu", "gpu"})
+    turns(taker, broker)
+    broker.lets_in = False
+    with pytest.raises(CredentialRefused):
+        turns(taker, broker)
+    assert caplog.records == []
