@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 import click
 
+from tenure.errors import UsageError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -58,18 +60,28 @@ def lifetime_options(function: _C) -> _C:
 def with_lifetime(options: WorkerOptions, form: LifetimeForm, clock: Clock) -> WorkerOptions:
     """The worker's options, with the earlier of the ends that the form names. Raises `UsageError`."""
     from tenure.protocol.durations import duration_ms
-    from tenure.workers.lifetime import Lifetime
+    from tenure.workers.lifetime import Lifetime, walled
 
+    now_ms = clock.elapsed_ms()
     left_ms: list[int] = []
     if form.walltime is not None:
         left_ms.append(duration_ms(form.walltime, "--walltime"))
     if form.gone_by is not None:
         left_ms.append(max(form.gone_by * 1000 - clock.now_ms(), 0))
-    return replace(
-        options,
-        wall_ms=clock.elapsed_ms() + min(left_ms) if left_ms else None,
-        lifetime=Lifetime(
-            max_idle_ms=duration_ms(form.max_idle, "--max-idle") if form.max_idle is not None else None,
-            drain_ms=duration_ms(form.drain_for, "--drain-for") if form.drain_for is not None else None,
-        ),
+        if left_ms[-1] == 0:
+            raise UsageError(
+                f"--gone-by {form.gone_by} is in the past",
+                "Give a moment to come, in seconds since 1970",
+            )
+    wall_ms = now_ms + min(left_ms) if left_ms else None
+    lifetime = Lifetime(
+        max_idle_ms=duration_ms(form.max_idle, "--max-idle") if form.max_idle is not None else None,
+        drain_ms=duration_ms(form.drain_for, "--drain-for") if form.drain_for is not None else None,
     )
+    if wall_ms is not None and not walled(lifetime, wall_ms, ttl_ms=options.ttl_ms, now_ms=now_ms).remaining_ms(now_ms):
+        raise UsageError(
+            f"the worker would have no time for any task: it is to be gone in {min(left_ms) / 1000:g} s, and needs "
+            "that to end what runs and to tell of it",
+            "Give it more with --walltime or --gone-by, or a shorter --ttl",
+        )
+    return replace(options, wall_ms=wall_ms, lifetime=lifetime)

@@ -289,9 +289,8 @@ def test_what_tasks_may_use_at_most_is_what_was_said_and_else_the_default(tmp_pa
         (LifetimeForm(walltime="2h"), 7_205_000, None),
         (LifetimeForm(gone_by=1_700_000_065), 65_000, None),
         (LifetimeForm(gone_by=1_700_000_065, walltime="30s"), 35_000, None),
-        (LifetimeForm(gone_by=1_000_000_000), 5_000, None),
     ],
-    ids=["none", "idle", "drain", "walltime", "moment", "the earlier", "past"],
+    ids=["none", "idle", "drain", "walltime", "moment", "the earlier"],
 )
 def test_a_worker_s_own_end_is_the_earliest_that_was_said(
     tmp_path: Path, form: LifetimeForm, wall_ms: int | None, max_idle_ms: int | None
@@ -306,3 +305,19 @@ def test_a_lifetime_that_is_none_is_said_to_be_none(tmp_path: Path) -> None:
     for form, option in ((LifetimeForm(walltime="long"), "--walltime"), (LifetimeForm(max_idle="-1"), "--max-idle")):
         with pytest.raises(UsageError, match=option):
             with_lifetime(WorkerOptions(tmp_path), form, ManualClock())
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        (LifetimeForm(gone_by=5), "--gone-by 5 is in the past"),
+        (LifetimeForm(gone_by=5, walltime="2h"), "--gone-by 5 is in the past"),
+        (LifetimeForm(walltime="1s"), "no time for any task: it is to be gone in 1 s"),
+        (LifetimeForm(gone_by=1_700_000_001, walltime="2h"), "no time for any task"),
+    ],
+)
+def test_a_worker_that_could_do_nothing_before_its_end_is_a_mistake(
+    tmp_path: Path, form: LifetimeForm, words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        with_lifetime(WorkerOptions(tmp_path), form, ManualClock(1_700_000_000_000))
