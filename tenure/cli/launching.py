@@ -83,12 +83,13 @@ def launching(desk: Desk, form: LaunchForm, execution: ExecutionForm) -> Launchi
         if form.launcher_file or form.launcher_option or form.enable_writes or timed:
             raise UsageError("an option of a launcher was given, and no launcher", "Name one with --launcher")
         return None
-    from tenure.launchers.catalog import require_launcher
+    from tenure.launchers.catalog import require_launcher, require_library
     from tenure.protocol.durations import duration_ms
     from tenure.workers.launch_shift import Launching
 
     name, settings = form.launcher, desk.settings
     require_launcher(name)
+    require_library(name)
     if name in _WRITERS and not form.enable_writes:
         raise WritesDisabled(
             f"a worker with the launcher {name} changes the cluster",

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
-from tenure.errors import InvalidSettings, UnknownLauncher
+from tenure.errors import InvalidSettings, MissingExtra, UnknownLauncher
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,6 +56,13 @@ def require_launcher(name: str) -> None:
         raise _unknown(name)
 
 
+def require_library(name: str) -> None:
+    """See that the library which a launcher of Tenure's needs is there, importing nothing. Raises `MissingExtra`."""
+    library = _BUILT_IN.get(name)
+    if library is not None and find_spec(library) is None:
+        raise MissingExtra(f"the launcher {name!r} needs the library {library}", _remedy(name))
+
+
 def launcher_names() -> tuple[str, ...]:
     """The names of all launchers that could be asked for, those of other packages included."""
     return tuple(sorted({*_BUILT_IN, *(point.name for point in entry_points(group=GROUP))}))
@@ -69,6 +76,7 @@ def make_launcher(name: str, settings: LauncherSettings) -> Launcher[Any]:
         MissingExtra: the library that it needs is not installed.
         InvalidSettings: its options cannot be, or another package's launcher cannot be loaded.
     """
+    require_library(name)
     return _factory(name)(settings)
 
 

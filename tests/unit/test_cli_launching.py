@@ -11,7 +11,8 @@ import pytest
 from tenure.cli.desk import Desk, Session
 from tenure.cli.execution import ExecutionForm
 from tenure.cli.launching import LaunchForm, executor_command, launching
-from tenure.errors import InvalidSettings, TenureError, UnknownLauncher, UsageError
+from tenure.errors import InvalidSettings, MissingExtra, TenureError, UnknownLauncher, UsageError
+from tenure.launchers import catalog
 from tenure.launchers.catalog import known_launchers, launcher_names
 from tenure.settings import load_settings
 from tests.fixtures_cli import CommandLine, FakeFleet
@@ -156,6 +157,31 @@ def test_a_file_that_does_not_fit_is_one_line(alone: Path, text: str, words: str
 
 def test_without_a_launcher_it_is_a_worker_like_any_other(alone: Path) -> None:
     assert launching(desk(alone), LaunchForm(), ExecutionForm()) is None
+
+
+def test_a_missing_library_is_told_before_anything_else(alone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_nothing(_: str) -> None:
+        return None
+
+    monkeypatch.setattr(catalog, "find_spec", find_nothing)
+    for name in ("rq", "ray", "kubernetes"):
+        form = LaunchForm(name, launcher_option=("no_such_option=1",))
+        with pytest.raises(MissingExtra, match=f"pip install 'tenure.{name}.'"):
+            launching(desk(alone), form, ExecutionForm())
+
+
+@pytest.mark.parametrize(("name", "code"), [("rq", 2), ("ray", 2), ("kubernetes", 0)])
+def test_rendering_asks_for_a_library_only_where_it_needs_one(
+    alone: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, code: int
+) -> None:
+    def find_nothing(_: str) -> None:
+        return None
+
+    monkeypatch.setattr(catalog, "find_spec", find_nothing)
+    printed = CommandLine(FakeFleet(), capsys)("workers", "render-launch", "--launcher", name, "--example")
+
+    assert printed.code == code, printed
+    assert (f"pip install 'tenure[{name}]'" in printed.err) == (code != 0)
 
 
 # --- the list ------------------------------------------------------------------------------------
