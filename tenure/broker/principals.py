@@ -42,6 +42,12 @@ class Principal:
         """The name of the broker's user."""
         return f"{_PREFIX}{self.namespace}.{self.part}" + (f".{self.name}" if self.name else "")
 
+    @property
+    def whose(self) -> str:
+        """Whose credential that is, as it is said to people."""
+        kind = "person" if self.part == "client" else self.part
+        return f"{kind} {self.name}" if self.name else f"the {self.part}"
+
 
 def site_of(user: str, namespace: str) -> str:
     """The site that a worker with this user name belongs to; the default one for every other name."""

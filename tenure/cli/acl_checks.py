@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 from tenure.broker.keys import DEFAULT_PERSON
 from tenure.broker.principals import Principal
 from tenure.cli import checks
-from tenure.cli.credentials import private_url
+from tenure.cli.credentials import provisioner_url
 from tenure.cli.principal_steps import CLIENTS, SITES, grant_of, on_record, unrecorded
 from tenure.errors import TenureError
 
@@ -42,7 +42,7 @@ def users(desk: Desk, paths: Sequence[Path]) -> Iterator[Finding]:
     if not paths:
         return
     try:
-        with desk.session.open_nodes([private_url(path) for path in paths]) as nodes:
+        with desk.session.open_nodes([provisioner_url(path, desk.settings.namespace) for path in paths]) as nodes:
             yield from _compared(desk, nodes)
     except TenureError as error:
         yield checks.bad(_ABOUT, f"the broker's users cannot be looked at: {error.message}", error.remedy)

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from tenure.broker.principals import principal_of
+from tenure.broker.url import BrokerUrl
 from tenure.client.client import Client
 from tenure.client.options import ClientOptions
 from tenure.client.wiring import wiring_of
+from tenure.errors import InvalidSettings
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -20,7 +23,13 @@ if TYPE_CHECKING:
 
 @contextmanager
 def open_client(settings: Settings) -> Generator[Client]:
-    """A client of the fleet that the settings name."""
+    """A client of the fleet that the settings name. Raises `InvalidSettings` for a credential that is no person's."""
+    principal = principal_of(BrokerUrl.of(settings).user, settings.namespace)
+    if principal is not None and principal.part in {"site", "provisioner"}:
+        raise InvalidSettings(
+            f"the broker's address holds the credential of {principal.whose}, and this takes a person's",
+            "Give it the file that `tenure clients issue` wrote, or operator.url",
+        )
     options = ClientOptions(
         namespace=settings.namespace,
         principal=settings.principal,

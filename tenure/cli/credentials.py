@@ -132,6 +132,20 @@ def private_url(path: Path) -> BrokerUrl:
     return url
 
 
+def provisioner_url(path: Path, namespace: str) -> BrokerUrl:
+    """The same, of a user that may make users. Raises `InvalidSettings` when it is seen to be somebody else's."""
+    from tenure.broker.principals import principal_of
+
+    url = private_url(path)
+    principal = principal_of(url.user, namespace)
+    if principal is not None and principal.part != "provisioner":
+        raise InvalidSettings(
+            f"{path} holds the credential of {principal.whose}, and the provisioner's is needed to make users",
+            "Give the provisioner.url that `tenure broker secure` wrote",
+        )
+    return url
+
+
 @contextmanager
 def open_provisioner(urls: Sequence[BrokerUrl]) -> Generator[Provisioner]:
     """A provisioner with a connection to each node of the broker."""

@@ -117,9 +117,8 @@ def site_for(settings: Settings, said: str | None) -> str:
 
     principal = principal_of(BrokerUrl.of(settings).user, settings.namespace)
     if principal is not None and principal.part != "site":
-        whose = f"person {principal.name}" if principal.part == "client" else f"the {principal.part}"
         raise InvalidSettings(
-            f"the broker's address holds the credential of {whose}, and a worker needs a site's",
+            f"the broker's address holds the credential of {principal.whose}, and a worker needs a site's",
             "Give it the file that `tenure sites issue` wrote for its site",
         )
     held = principal.name if principal is not None else DEFAULT_SITE

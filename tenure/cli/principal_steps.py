@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
-from tenure.cli.credentials import private_url
+from tenure.cli.credentials import provisioner_url
 from tenure.cli.output import counted
 from tenure.errors import BrokerError, UnknownPrincipal, UsageError
 
@@ -99,7 +99,7 @@ def revoke(desk: Desk, noun: Noun, name: str, provisioners: Sequence[Path], reas
     from tenure.protocol.principal_messages import Revoke
 
     ask = Revoke(holder=noun.holder, name=name, reason=reason)
-    with desk.session.open_nodes([private_url(path) for path in provisioners]) as nodes:
+    with desk.session.open_nodes([provisioner_url(path, desk.settings.namespace) for path in provisioners]) as nodes:
         row = _asked(desk, ask)
         try:
             nodes.drop(_principal(desk, noun, name))
@@ -247,7 +247,7 @@ def _differ(one: Grant, other: Grant) -> bool:
 @contextmanager
 def _nodes(desk: Desk, paths: Sequence[Path]) -> Generator[tuple[list[BrokerUrl], Nodes]]:
     """Every node of the broker, by a user that may make users, and seen to answer before anything is on record."""
-    urls = [private_url(path) for path in paths]
+    urls = [provisioner_url(path, desk.settings.namespace) for path in paths]
     with desk.session.open_nodes(urls) as nodes:
         nodes.users(desk.settings.namespace)
         yield urls, nodes
