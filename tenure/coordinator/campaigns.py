@@ -8,6 +8,7 @@ accepted or a task is cancelled, and refuse sums over the budget, whoever writes
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from tenure.coordinator.journal import Step
@@ -37,7 +38,7 @@ def create(turn: Turn, ask: CreateCampaign, by: str) -> None:
 
     Raises:
         NameTaken: there is or was another one of that name.
-        UsageError: it would end before it begins.
+        UsageError: it would end before it begins, or is over already.
     """
     if ask.starts_at_ms is not None and ask.ends_at_ms is not None and ask.ends_at_ms <= ask.starts_at_ms:
         raise UsageError(f"campaign {ask.campaign!r} would end before it begins", "Change one of its dates")
@@ -54,6 +55,9 @@ def create(turn: Turn, ask: CreateCampaign, by: str) -> None:
         if known[0]["state"] != CampaignState.OPEN or wanted.items() - known[0].items():
             raise NameTaken(f"there is or was another campaign {ask.campaign!r}", "Choose another name")
         return
+    if ask.ends_at_ms is not None and ask.ends_at_ms <= turn.now_ms:
+        dates = f"it ends on {date_text(ask.ends_at_ms)}, and it is {date_text(turn.now_ms)} now"
+        raise UsageError(f"campaign {ask.campaign!r} would be over already: {dates}", "Choose a later end")
     by = by or "somebody"
     turn.store.run(
         "create_campaign", wanted | {"campaign": ask.campaign, "note": ask.note, "now_ms": turn.now_ms, "by": by}
@@ -93,6 +97,11 @@ def story(turn: Turn, task_id: str) -> str:
     }[ChargeState(state)]
     rest = f", {decimal_text(reserved_ms)} more reserved" if reserved_ms else ""
     return f" It counts against campaign {campaign}: it {held}; attempt-seconds used: {decimal_text(used_ms)}{rest}."
+
+
+def date_text(at_ms: int) -> str:
+    """A moment as refusals name it."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _shown(turn: Turn, campaign: str) -> dict[str, Any]:

@@ -7,7 +7,6 @@ their tasks. A submission that is repeated is answered with the tasks that it ha
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from tenure.coordinator import campaigns
@@ -72,9 +71,13 @@ def _require_open(turn: Turn, campaign: dict[str, Any], principal: str) -> None:
     if campaign["state"] != CampaignState.OPEN:
         raise OutsideCampaign(f"campaign {name!r} is closed", "Choose another; see `tenure campaigns list`")
     if starts_ms is not None and turn.now_ms < starts_ms:
-        raise OutsideCampaign(f"campaign {name!r} begins on {_date(starts_ms)}", "Submit again from then on")
+        raise OutsideCampaign(
+            f"campaign {name!r} begins on {campaigns.date_text(starts_ms)}", "Submit again from then on"
+        )
     if ends_ms is not None and turn.now_ms >= ends_ms:
-        raise OutsideCampaign(f"campaign {name!r} has ended on {_date(ends_ms)}", "Choose another campaign")
+        raise OutsideCampaign(
+            f"campaign {name!r} has ended on {campaigns.date_text(ends_ms)}", "Choose another campaign"
+        )
     if people and principal not in people:
         who = principal or "somebody without a name"
         raise OutsideCampaign(f"campaign {name!r} is for {', '.join(people)}, not for {who}", _SEE.format(name))
@@ -149,7 +152,3 @@ def _require_room(campaign: dict[str, Any], tasks: int, attempt_ms: int, cost: i
             f"{write(reserved)} reserved), and {write(asked)} are asked for",
             f"Ask for less, or wait until tasks that hold some have ended; see `tenure campaigns show {name}`",
         )
-
-
-def _date(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")

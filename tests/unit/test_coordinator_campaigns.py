@@ -62,6 +62,22 @@ def test_a_campaign_ends_after_it_begins(fleet: ScriptedFleet) -> None:
     assert refused(create(fleet, starts_at_ms=5, ends_at_ms=5), "usage") == "campaign 'x' would end before it begins"
 
 
+def test_a_campaign_that_is_over_already_is_refused_with_the_dates_and_its_name_stays_free(
+    fleet: ScriptedFleet,
+) -> None:
+    message = refused(create(fleet, ends_at_ms=fleet.clock.now_ms()), "usage")
+    assert message.startswith("campaign 'x' would be over already: it ends on ")
+    assert message.count(" UTC") == 2
+    assert create(fleet, ends_at_ms=fleet.clock.now_ms() + SPAN_MS).rows[0]["state"] == "OPEN"
+
+
+def test_the_very_same_campaign_again_changes_nothing_also_when_it_is_over(fleet: ScriptedFleet) -> None:
+    ends_at_ms = fleet.clock.now_ms() + SPAN_MS
+    create(fleet, ends_at_ms=ends_at_ms)
+    fleet.clock.advance_ms(2 * SPAN_MS)
+    assert create(fleet, ends_at_ms=ends_at_ms).refusal is None
+
+
 def test_a_closed_campaign_takes_no_more_and_what_it_has_goes_on(fleet: ScriptedFleet) -> None:
     create(fleet)
     task = admitted(fleet)
