@@ -62,9 +62,10 @@ def cancel(
             raise UsageError("--list shows every request, and cancels nothing", "Give it alone")
         _print_requests(desk)
         return
-    if [bool(task_ids), bool(which), everything].count(True) != 1:
+    ways = [bool(task_ids), bool(which), everything].count(True)
+    if ways != 1:
         remedy = "Give task ids; or --run, --campaign and --capability; or --all for every task"
-        raise UsageError("say which tasks", remedy)
+        raise UsageError("say which tasks in one way only" if ways else "say which tasks", remedy)
     if task_ids:
         desk.output.table(_COLUMNS, cancel_tasks(desk, task_ids, reason), empty="There was nothing to cancel.")
         return
