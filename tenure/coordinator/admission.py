@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from tenure.clock import sortable_id
 from tenure.coordinator import charges
 from tenure.coordinator.directives import ready
+from tenure.coordinator.fleet import lacks_labels
 from tenure.coordinator.journal import Step
 from tenure.errors import KeyConflict, UsageError
 from tenure.protocol.client_messages import Admitted, Reply
@@ -14,10 +16,13 @@ from tenure.protocol.envelope import Envelope, digest, open_envelope
 from tenure.protocol.states import TERMINAL_TASK_STATES, TaskState
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tenure.coordinator.turn import Turn
     from tenure.protocol.client_messages import Request, Submit
 
 Opened = tuple[Envelope, bytes]
+_MOST_NEEDS: Final = 16
 _SUBMITTED: Final = Step(after=TaskState.QUEUED)
 
 
@@ -54,7 +59,8 @@ def admit(turn: Turn, request: Request, ask: Submit) -> Reply:
     for task_id, sha in fresh_keys.values():
         turn.record("submitted", f"It was submitted; digest {sha}.", task_id=task_id, step=_SUBMITTED)
     capabilities = sorted({envelope.capability for envelope, _ in opened})
-    return Reply(request_id=request.request_id, admitted=tuple(admitted), warnings=warnings(turn, capabilities))
+    notes = warnings(turn, capabilities) + _lacking(turn, (envelope for envelope, _ in opened))
+    return Reply(request_id=request.request_id, admitted=tuple(admitted), warnings=notes)
 
 
 def warnings(turn: Turn, capabilities: list[str]) -> tuple[str, ...]:
@@ -65,6 +71,18 @@ def warnings(turn: Turn, capabilities: list[str]) -> tuple[str, ...]:
         for name in capabilities
         if name not in offered
     )
+
+
+def _lacking(turn: Turn, envelopes: Iterable[Envelope]) -> tuple[str, ...]:
+    """One line per capability and labels that no ACTIVE worker has together; of very many, the first are looked at."""
+    asked = dict.fromkeys((each.capability, each.requirements) for each in envelopes if each.requirements.labels)
+    found = [
+        f"no active worker that offers capability {capability!r} has {missing}; "
+        "its tasks are stored and wait until one does"
+        for capability, needs in islice(asked, _MOST_NEEDS)
+        if (missing := lacks_labels(turn.fleet, capability, needs))
+    ]
+    return tuple(dict.fromkeys(found))
 
 
 def _open(turn: Turn, text: str) -> Opened:

@@ -11,7 +11,7 @@ from tenure.protocol.durations import duration_text
 from tenure.protocol.states import WorkerState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from tenure.protocol.envelope import Requirements
 
@@ -107,6 +107,29 @@ class WorkerView:
         """Take (`sign` 1) or give back (-1) the resources that a directed lease uses."""
         for name, amount in needs.resources:
             self.reserved[name] = self.reserved.get(name, 0) + sign * amount
+
+
+def lacks_labels(workers: Iterable[WorkerView], capability: str, needs: Requirements) -> str:
+    """Which of the labels no ACTIVE worker that offers a capability has, or not together.
+
+    "" when one has them all, or when nobody offers it.
+    """
+    offering = [
+        worker
+        for worker in workers
+        if worker.state is WorkerState.ACTIVE and not worker.executor_of and capability in worker.capabilities
+    ]
+    if not offering or any(worker.labels.issuperset(needs.labels) for worker in offering):
+        return ""
+    missing = [label for label in needs.labels if not any(label in worker.labels for worker in offering)]
+    words = " and ".join(map(_had, (missing or needs.labels)[:3]))
+    return words if missing else f"{words} together"
+
+
+def _had(label: tuple[str, str]) -> str:
+    key, value = label
+    kind, _, name = key.partition(":")
+    return f"the secret {name}" if kind == "secret" else f"{key}={value}"
 
 
 def _lack(label: tuple[str, str]) -> str:

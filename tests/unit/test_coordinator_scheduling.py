@@ -140,6 +140,30 @@ def test_a_repeat_without_backoff_is_ready_at_once_when_the_wall_clock_is_set_ba
     assert fleet.records.state(task) == "OFFERED"
 
 
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ((("no", "such"),), "has no=such"),
+        ((("secret:token", "yes"),), "has the secret token"),
+        ((("os", "linux"), ("secret:token", "yes")), "has the secret token"),
+        ((("os", "linux"), ("room", "b12")), "has os=linux and room=b12 together"),
+    ],
+)
+def test_a_submitter_is_told_what_no_worker_has(fleet: ScriptedFleet, labels: Any, words: str) -> None:
+    fleet.worker("w1", labels=(("os", "linux"),))
+    fleet.worker("w2", labels=(("room", "b12"),))
+    reply = fleet.client.ask(fleet.client.submission(envelope(requirements=Requirements(labels=labels))))
+    assert reply.warnings == (
+        f"no active worker that offers capability 'cpu' {words}; its tasks are stored and wait until one does",
+    )
+
+
+def test_what_some_worker_has_needs_no_words(fleet: ScriptedFleet) -> None:
+    fleet.worker("w1", labels=(("os", "linux"),))
+    needs = Requirements(labels=(("os", "linux"),))
+    assert fleet.client.ask(fleet.client.submission(envelope(requirements=needs))).warnings == ()
+
+
 def test_a_task_whose_capability_nobody_offers_waits_and_the_submitter_is_told(fleet: ScriptedFleet) -> None:
     reply = fleet.client.ask(fleet.client.submission(envelope(capability="gpu")))
     assert reply.warnings == ("no active worker offers capability 'gpu'; its tasks are stored and wait until one does",)
