@@ -95,7 +95,11 @@ def load(reference: str, allowed: Sequence[str]) -> Handler:
         raise UnknownHandler("the handler's reference is malformed", 'It must look like "package.module:function"')
     module, name = match.groups()
     _check_allowed(module, reference, allowed)
-    function = _walk(_imported(module, reference), name)
+    imported = _imported(module, reference)
+    function = _walk(imported, name)
+    if function is None and getattr(imported, "__file__", None) is None and hasattr(imported, "__path__"):
+        file = f"{module.rpartition('.')[2]}.py"
+        raise UnknownHandler(f"{module} is a folder here, and no module", f"Start in the folder that holds {file}")
     if not callable(function) or inspect.isclass(function):
         raise UnknownHandler(
             f"{module} has no function {name}", "Check the spelling, and that the worker's copy is new"

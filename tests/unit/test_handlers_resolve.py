@@ -4,6 +4,7 @@ import asyncio
 import functools
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,6 +89,13 @@ def test_an_allowed_module_is_no_way_to_others(name: str) -> None:
 def test_a_name_that_is_no_function_is_unknown(name: str) -> None:
     with pytest.raises(UnknownHandler, match="has no function"):
         load(f"{HERE}:{name}", [HERE])
+
+
+def test_a_folder_that_is_taken_for_a_module_is_said_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "folder_of_lorenz").mkdir()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(UnknownHandler, match=r"folder_of_lorenz is a folder .* holds folder_of_lorenz\.py"):
+        load("folder_of_lorenz:exponent", ["folder_of_lorenz"])
 
 
 def test_a_module_that_cannot_be_imported_says_why() -> None:
