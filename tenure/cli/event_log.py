@@ -81,8 +81,10 @@ def file_lines(path: Path) -> Iterator[Line]:
         with path.open(encoding="utf-8") as file:
             for number, text in enumerate(file, 1):
                 yield _parsed(path, number, text)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} holds no events", "Make it with `tenure events export`") from None
 
 
 def anchors(path: Path) -> list[Anchor]:

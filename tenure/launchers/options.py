@@ -33,4 +33,4 @@ def read_options(kind: type[_O], launcher: str, options: Mapping[str, Any]) -> _
         # What is wrong with several options together has no place of its own, and nobody sent a message.
         wrong = describe(error).removeprefix("message: ")
         message = f"an option of the launcher {launcher!r} does not fit: {wrong}"
-        raise InvalidSettings(message, f"Its options are: {known}") from None
+        raise InvalidSettings(message, "See docs/launchers.md for what each option takes") from None

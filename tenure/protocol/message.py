@@ -99,8 +99,11 @@ def describe(error: ValidationError | RecursionError) -> str:
     """The first few problems of a validation error, without the input that caused them."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
-    problems = error.errors(include_url=False, include_input=False, include_context=False)[:3]
-    return "; ".join(map(_described, problems))
+    problems = error.errors(include_url=False, include_input=False, include_context=False)
+    # A list whose items do not fit is also called too short, which is no problem of its own.
+    inner = {problem["loc"][:-1] for problem in problems}
+    told = [each for each in problems if each["type"] != "too_short" or each["loc"] not in inner]
+    return "; ".join(map(_described, told[:3]))
 
 
 def _described(problem: ErrorDetails) -> str:
@@ -115,6 +118,9 @@ def _described(problem: ErrorDetails) -> str:
             text = "a name has 1 to 64 letters, digits, _, - and ., and begins with none of the last two"
         case "string_pattern_mismatch" if SITE_NAME in text:
             text = "a site's or person's name has 1 to 32 letters, digits, _ and -, and does not begin with -"
+        case "greater_than_equal" | "less_than_equal":
+            words = "at least" if problem["type"] == "greater_than_equal" else "at most"
+            text = f"it must be {words} {text.rpartition(' ')[2]}"
         case "value_error":
             text = text.removeprefix("Value error, ")
         case _:

@@ -115,6 +115,11 @@ def test_every_kind_that_is_recorded_can_be_asked_for() -> None:
     assert recorded <= KINDS
 
 
+def test_a_file_that_is_not_there_is_told_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    printed = line_of([], capsys)("events", "verify", "--file", str(tmp_path / "none"))
+    assert (printed.code, "none cannot be read: No such file or directory." in printed.err) == (2, True), printed
+
+
 def test_an_export_can_be_checked_anywhere(
     lines: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

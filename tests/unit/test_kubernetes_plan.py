@@ -184,7 +184,7 @@ def test_names_that_are_no_labels_are_found_in_full_among_the_annotations(name: 
         ({"labels": "team"}, "key=value,key=value"),
         ({"labels": {"team": "a b"}}, "a label has at most 63"),
         ({"queue": "q" * 64}, "at most 63 characters"),
-        ({"deadline_s": "0"}, "greater than or equal to 1"),
+        ({"deadline_s": "0"}, "must be at least 1"),
         ({"image_pull_policy": "Sometimes"}, "'Always', 'IfNotPresent' or 'Never'"),
     ],
 )

@@ -81,6 +81,13 @@ def test_options_that_cannot_be_are_refused_without_their_values(kind: Any, opti
     assert "message" not in str(refused.value)  # nobody sent one
 
 
+def test_a_wrong_value_does_not_drag_all_options_behind_it() -> None:
+    with pytest.raises(InvalidSettings) as refused:
+        read_options(RayOptions, "ray", {"placement_timeout_s": "0"})
+    assert "placement_timeout_s: " in refused.value.message
+    assert "linger_s" not in str(refused.value)
+
+
 def test_a_secret_of_ray_is_named_by_its_file() -> None:
     """Its variables stand on a command line for a moment."""
     named = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "/run/credentials/ray"}

@@ -4,7 +4,8 @@ import pytest
 from pydantic import ValidationError
 
 from tenure.errors import MalformedMessage
-from tenure.protocol.message import decode
+from tenure.protocol.message import decode, describe
+from tenure.protocol.principal_messages import GrantSite
 from tenure.protocol.worker_messages import HEARTBEAT, MOST_EVENTS, REPORT, Binding, Cause, Failure, Released, Report
 
 FRAME = '{"worker_id":"a","generation":1,"window":1,"events":[%s]}'
@@ -70,3 +71,23 @@ def test_more_events_than_a_report_may_have_are_refused() -> None:
     text = FRAME % ",".join(['{"kind":"leaving","gone":false}'] * (MOST_EVENTS + 1))
     with pytest.raises(MalformedMessage, match="events"):
         decode(REPORT, text.encode())
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "most_leases", "said"),
+    [
+        (
+            ("a b",),
+            None,
+            "capabilities.0: a name has 1 to 64 letters, digits, _, - and ., and begins with none of the last two",
+        ),
+        ((), None, "capabilities: Tuple should have at least 1 item after validation, not 0"),
+        (("cpu",), -1, "most_leases: it must be at least 0"),
+        (("cpu",), 2**53, "most_leases: it must be at most 9007199254740991"),
+    ],
+    ids=["a name", "none", "too few", "too many"],
+)
+def test_each_mistake_is_told_once_and_plainly(capabilities: tuple[str, ...], most_leases: int, said: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        GrantSite(site="lab", capabilities=capabilities, most_leases=most_leases)
+    assert describe(refused.value) == said
