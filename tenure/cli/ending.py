@@ -11,7 +11,7 @@ import click
 from tenure.cli.desk import with_desk
 from tenure.cli.output import Column
 from tenure.cli.records import task_id_argument
-from tenure.errors import ResultNotJson, TaskError, TaskFailed, UnknownArtifact
+from tenure.errors import ResultNotJson, TaskError, TaskFailed, UnknownArtifact, WaitTimedOut
 from tenure.protocol.states import TERMINAL_TASK_STATES, TaskState
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ def result(desk: Desk, task_id: str, timeout: str | None, outputs: Path | None, 
     seconds = _seconds(timeout) or 0
     if not rows or rows[0]["state"] in _KNOWN_ENDS:
         seconds = max(seconds, _ANSWER_S)  # nothing to wait for but the coordinator's answer
+    elif timeout is None:
+        raise WaitTimedOut(f"task {task_id} has not ended yet", "Wait for it with --timeout, such as --timeout 1m")
     handle = desk.fleet.handle(task_id)
     if outputs is not None:
         _fetch(desk, handle, outputs, seconds, force=force)

@@ -167,7 +167,13 @@ def test_waiting_in_vain_is_code_3_and_says_that_the_task_goes_on(tenure: Comman
 
 def test_result_does_not_wait_unless_told_to(tenure: CommandLine) -> None:
     tenure("submit", "cli_handlers:add", "1")
-    assert tenure("result", task_id(0)).code == 3
+    tenure.fleet.rows["tasks"] = [{"task_id": task_id(0), "state": "QUEUED", "work": "cli_handlers:add"}]
+    printed = tenure("result", task_id(0))
+    assert printed.code == 3
+    assert "has not ended yet" in printed.err
+    assert "wait for it with --timeout" in printed.err.lower()
+    assert "within the time given" in tenure("result", task_id(0), "--timeout", "1ms").err
+    tenure.fleet.rows["tasks"] = []
     tenure.fleet.ends = lambda _: {"a": 1}
     tenure("submit", "cli_handlers:add", "2")
     assert tenure("result", task_id(1)).json() == {"a": 1}
