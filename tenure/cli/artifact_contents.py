@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
+import click
+
 from tenure.cli.inputs import CONTENT
 from tenure.cli.records import query, task_id_argument
 from tenure.cli.transfer import transfer
@@ -29,10 +31,11 @@ _WAYS: Final = "Write TASK, TASK:checkpoint, TASK:log, TASK/path/of/a/file or a 
 @final
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was asked for: one content, or files of a folder."""
+    """What was asked for: one content, which may be a log as it is kept, or files of a folder."""
 
     blob: Blob | None = None
     files: Sequence[File] = ()
+    is_log: bool = False
 
     @property
     def size(self) -> int:
@@ -74,6 +77,9 @@ def fetch(desk: Desk, wanted: Found, target: Path | None, *, force: bool) -> Non
     if target is None:
         if wanted.blob is None:
             raise UsageError("this is a folder of files", "Name the folder to make: --to DIR")
+        if wanted.is_log:
+            _print_log(b"".join(contents.read(wanted.blob)))
+            return
         for chunk in contents.read(wanted.blob):
             sys.stdout.buffer.write(chunk)
         sys.stdout.buffer.flush()
@@ -90,6 +96,14 @@ def fetch(desk: Desk, wanted: Found, target: Path | None, *, force: bool) -> Non
     )
 
 
+def _print_log(raw: bytes) -> None:
+    """The text of a kept log: what the task printed to standard output, Tenure's own words to standard error."""
+    from tenure.broker import kept_log
+
+    for chunk in kept_log.read(raw):
+        click.echo(chunk.text, err=chunk.stream == 0, nl=False, color=True)
+
+
 def _of_task(desk: Desk, task_id: str, kind: str, path: str) -> Found:
     rows = [row for row in query(desk, "artifacts", {"task_id": task_id, "kind": kind}) if row["state"] != "COLLECTED"]
     if not rows:
@@ -101,7 +115,7 @@ def _of_task(desk: Desk, task_id: str, kind: str, path: str) -> Found:
         raise UnknownArtifact(f"the store keeps no {kind} of task {task_id}", remedy)
     newest = rows[0]
     if kind == "log":
-        return Found(log_of(newest))
+        return Found(log_of(newest), is_log=True)
     bundle = bundle_of(newest)
     desk.fleet.contents.await_bundle(bundle, 60_000 if newest["state"] == "ACCEPTED" else 0)
     return _below(desk.fleet.contents.files(bundle), path.strip("/"))
@@ -132,7 +146,9 @@ def _by_digest(desk: Desk, digest: str) -> Found:
     for row in query(desk, "artifacts", limit=_MOST_ROWS):
         if row["manifest"] == digest:
             return (
-                Found(log_of(row)) if row["kind"] == "log" else Found(files=desk.fleet.contents.files(bundle_of(row)))
+                Found(log_of(row), is_log=True)
+                if row["kind"] == "log"
+                else Found(files=desk.fleet.contents.files(bundle_of(row)))
             )
     # No record names it as a whole: one file of many, or an input. Only the store knows its size.
     blob = next((one.blob for one in desk.fleet.contents.store.objects() if one.blob.digest == digest), None)

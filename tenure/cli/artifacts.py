@@ -68,7 +68,8 @@ def get(desk: Desk, what: str, target: Path | None, *, force: bool) -> None:
     tenure artifacts get TASK/model/weights.bin --to weights.bin
     tenure artifacts get TASK:log
 
-    KIND is outputs (when not given), checkpoint or log. Every file is compared with its digest.
+    KIND is outputs (when not given), checkpoint or log. Every file is compared with its digest. A log goes to standard
+    output as the task printed it, and into a file as it is kept: one JSON array per line, of stream, position and text.
     """  # noqa: D301 - click keeps the lines after a backspace as they are
     from tenure.cli.artifact_contents import fetch, found
 

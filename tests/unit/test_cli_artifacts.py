@@ -110,11 +110,14 @@ def test_contents_by_digest(tenure: CommandLine, bundle: Bundle, source: Path, t
 
 
 def test_a_log_is_printed(tenure: CommandLine, tmp_path: Path) -> None:
-    (tmp_path / "log").write_text("step 1\n")
+    stored = '[1, 0, "step 1\\n"]\n[2, 7, "tepid \\u00e9\\n"]\n[1, 14, ""]\n'
+    (tmp_path / "log").write_text(stored)
     blob = tenure.fleet.contents.upload(tmp_path / "log")
     assert isinstance(blob, Blob)
     tenure.fleet.rows["artifacts"] = [log_row(blob)]
-    assert tenure("artifacts", "get", f"{TASK}:log").out == "step 1\n"
+    assert tenure("artifacts", "get", f"{TASK}:log").out == "step 1\ntepid é\n"
+    tenure("artifacts", "get", f"{TASK}:log", "--to", str(tmp_path / "copy"))
+    assert (tmp_path / "copy").read_text() == stored
 
 
 @pytest.mark.parametrize("what", ["nonsense", f"{TASK}:weights", "sha256:12", ""])
