@@ -4,6 +4,7 @@ import asyncio
 import functools
 import json
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def test_a_name_that_is_no_function_is_unknown(name: str) -> None:
 
 def test_a_folder_that_is_taken_for_a_module_is_said_to_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "folder_of_lorenz").mkdir()
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     with pytest.raises(UnknownHandler, match=r"folder_of_lorenz is a folder .* holds folder_of_lorenz\.py"):
         load("folder_of_lorenz:exponent", ["folder_of_lorenz"])
 
