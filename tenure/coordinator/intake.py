@@ -132,8 +132,9 @@ class Intake:
         together, lagging = self._limits.readable(readers.sites, now_ms)
         self._weigh_in_time(readers.sites, (*together, *lagging), now_ms)
         people = self._people_limits.readable(readers.people)
-        self._behind.intersection_update(_origins(readers))
-        at_once = self._catch_up(_origins(Readers((*together, *lagging), people)))
+        if self._behind:
+            self._behind.intersection_update(_origins(readers))
+        at_once = self._catch_up(_origins(Readers((*together, *lagging), people))) if self._behind else []
         ready, lagging = self._ready(Readers(together, people)), self._ready(Readers(lagging)).sites
         heavy = [site for site in (*ready.sites, *lagging) if site in self._heavy]
         is_waited_for = not at_once and self._exhausted.issuperset(heavy)  # these are read after the others
@@ -235,6 +236,8 @@ class Intake:
 
     def _ready(self, readers: Readers) -> Readers:
         """Those of them of whom what is new may be read."""
+        if not self._behind:
+            return readers
         return _readers([each for each in _origins(readers) if each not in self._behind])
 
     def _light(self, sites: Sequence[str]) -> tuple[str, ...]:
@@ -284,8 +287,9 @@ class Intake:
         return [each for origin in origins for each in self._unsettled(_readers([origin]), limit)]
 
     def _take_over(self, found: Sequence[Delivery], asked: int) -> list[Delivery]:
-        self._note_spoiled(found)
-        self._watch(found, asked)
+        if found:
+            self._note_spoiled(found)
+            self._watch(found, asked)
         rest = self._people_limits.arrived(self._limits.arrived(found, asked, self._clock.elapsed_ms()))
         if copies := self._people_limits.copies():
             self._broker.settle(copies)  # before the commit: the first of each is still unsettled

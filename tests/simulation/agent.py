@@ -339,5 +339,5 @@ class Agent(Process):
         return any(stream is None or stream.undelivered for stream in found)
 
     def wrote(self) -> None:
-        """Something was written: whoever waits for it hears of it."""
-        self.network.server_of(self.host).written()
+        """Something was written for the coordinator."""
+        self.network.server_of(self.host).reported()

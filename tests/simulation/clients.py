@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tests.simulation.hosts import Host
     from tests.simulation.network import Network
 
-_READ_MS: Final = 250
+_READ_MS: Final = 500
 _WATCH_MS: Final = 2_000
 _PATIENCE_MS: Final = 600_000
 _STATES: Final[dict[type[TenureError], str]] = {
@@ -171,7 +171,7 @@ class ClientProcess(Process):
         server = network.server_of(self.host)
         value = getattr(server.broker.client(client_id=self.client_id), name)(*args, **kwargs)
         if name == "ask":
-            server.written()
+            server.reported()
             if network.struck("duplicate"):
                 self.engine.after(self.dice.between(1, 1_000), lambda: self._again(args))
         if network.struck("lost_reply"):

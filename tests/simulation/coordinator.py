@@ -127,14 +127,16 @@ class CoordinatorProcess(Process):
         self.stop_ms = 0
         self.when_stopped: Callable[[CoordinatorProcess], None] | None = None
         """Called when it stands still, once."""
+        self.has_mail: Callable[[], bool] = lambda: True
+        """Whether there is more to read at once."""
         self.ended: Callable[[CoordinatorProcess], None] | None = None
         self.published: Callable[[EntryId, Assignment], None] | None = None
         self._database = database
         self._porter = SimulatedPorter(self, shelf, dice.fork("porter"))
         self._store: Database | None = None
         self._coordinator: Coordinator | None = None
-        self._steps = 0
-        self._busy = False
+        self.busy = False
+        """Whether it is in the middle of a step."""
         self._planned = -1
 
     # --- life -----------------------------------------------------------------------------------
@@ -165,7 +167,7 @@ class CoordinatorProcess(Process):
     def die(self) -> None:
         """Be killed. In the middle of a step, the step unwinds first."""
         self.alive = False
-        if not self._busy:
+        if not self.busy:
             self._close()
 
     def limit_disk(self, *, full: bool) -> None:
@@ -195,12 +197,12 @@ class CoordinatorProcess(Process):
     def wake(self, delay_ms: int) -> None:
         """Step soon; earlier than planned, if it is."""
         when = self.engine.now + delay_ms
-        if self._busy or (self.engine.now <= self._planned <= when):
+        if self.busy or (self.engine.now <= self._planned <= when):
             return
         self._planned = when
 
         def step() -> None:
-            if self._planned == when and not self._busy:
+            if self._planned == when and not self.busy:
                 self._step()
 
         self.engine.at(when, lambda: self.deliver(step))
@@ -209,10 +211,10 @@ class CoordinatorProcess(Process):
         coordinator = self._coordinator
         if coordinator is None:
             return
-        self._busy, self._planned = True, -1
+        self.busy, self._planned = True, -1
         pause_ms = _IDLE_MS
         try:
-            pause_ms = 1 if coordinator.step(0) else _IDLE_MS
+            pause_ms = 1 if coordinator.step(0) and self.has_mail() else _IDLE_MS
         except (BrokerFull, BrokerUnreachable, StreamMissing, StoreFull):
             pause_ms = _PAUSE_MS
         except Superseded:
@@ -224,7 +226,7 @@ class CoordinatorProcess(Process):
             what = f"the coordinator ended: {type(error).__name__}: {error}"
             self.records.history.add(Broken(self.engine.now, what))
             self.alive = False
-        self._busy = False
+        self.busy = False
         if self.alive:
             self.wake(pause_ms)
         else:

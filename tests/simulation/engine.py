@@ -33,14 +33,14 @@ class Engine:
         self._planned += 1
         heappush(self._heap, (self.now + delay, self._planned, act))
 
-    def run(self, until: int, over: Callable[[], bool]) -> None:
-        """Let everything happen up to that time, or until `over`."""
+    def run(self, until: int, over: Callable[[], bool] | None = None) -> None:
+        """Let everything happen up to that time, or until it is `over`."""
         heap = self._heap
         while heap and heap[0][0] <= until:
             when, _, act = heappop(heap)
             self.now = max(self.now, when)
             self.events += 1
             act()
-            if over():
+            if over is not None and over():
                 return
         self.now = max(self.now, until)

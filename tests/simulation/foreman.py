@@ -14,7 +14,7 @@ from tenure.broker.base import EntryId, Stream, StreamEntry
 from tenure.errors import BrokerError
 from tenure.protocol.control_messages import CONTROL, Judged, Registered, SayHello, Stop
 from tenure.protocol.message import decode
-from tenure.protocol.timing import expiry_ms, grace_ms
+from tenure.protocol.timing import beat_interval_ms, expiry_ms, grace_ms
 from tenure.protocol.worker_messages import (
     HEARTBEAT,
     REPORT,
@@ -82,6 +82,7 @@ class Foreman(Process):
         self.generation = 1
         self.sequence = 0
         self._hello_at = -1
+        self._beat_at = -1
         self._must_retake = True
         self._after = _START
         self._away_until = 0
@@ -96,7 +97,7 @@ class Foreman(Process):
         """Be killed, and come back with the journal."""
         self._away_until = self.engine.now + duration_ms
         self.generation += 1
-        self.sequence, self._hello_at, self._must_retake, self._after = 0, -1, True, _START
+        self.sequence, self._hello_at, self._beat_at, self._must_retake, self._after = 0, -1, -1, True, _START
 
     def running(self) -> list[Launch]:
         """Launches with an executor that lives."""
@@ -137,7 +138,7 @@ class Foreman(Process):
             self._beat(face)
             self._tell()
             self._take(face)
-        self.world.network.server_of(self.host).written()
+        self.world.network.server_of(self.host).reported()
 
     def _face(self) -> MemoryWorker:
         return self.world.network.face(self.host, SITE, FOREMAN)
@@ -159,9 +160,12 @@ class Foreman(Process):
         return tuple(Held(task_id=task, fence=fence, state="launched") for task, fence in self.launches)
 
     def _beat(self, face: MemoryWorker) -> None:
+        if self._beat_at >= 0 and self.engine.now - self._beat_at < beat_interval_ms(self.ttl_ms):
+            return
         self.sequence += 1
         beat = Heartbeat(generation=self.generation, sequence=self.sequence, window=self.slots, held=self._held())
         face.beat(HEARTBEAT.dump_json(beat), expiry_ms(self.ttl_ms))
+        self._beat_at = self.engine.now
 
     def _obey(self, face: MemoryWorker) -> None:
         for delivery in face.orders(after=self._after, block_ms=0):

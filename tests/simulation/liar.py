@@ -75,7 +75,7 @@ class Liar(Process):
     def _turn(self) -> None:
         with suppress(BrokerError):
             self._lie()
-        self.world.network.server.written()
+        self.world.network.server.reported()
         self.after(self.dice.between(50, 700), self._turn)
 
     def _grab(self) -> None:

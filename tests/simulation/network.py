@@ -65,11 +65,16 @@ class Server:
         self.readers: list[Call] = []
         self.listeners: list[Callable[[], None]] = []
         """Called when something was written; for those who read without waiting at the broker."""
+        self._faces: dict[tuple[str, str], MemoryWorker] = {}
+
+    def reported(self) -> None:
+        """Something was written for the coordinator, or by it for people; those who wait at the broker are workers."""
+        for listener in self.listeners:
+            listener()
 
     def written(self) -> None:
         """Something was written: whoever waits for it gets it now."""
-        for listener in self.listeners:
-            listener()
+        self.reported()
         if not self.readers:
             return
         waiting, self.readers = self.readers, []
@@ -89,6 +94,13 @@ class Server:
         except BrokerUnreachable:
             return True
         return any(stream is None or stream.undelivered for stream in found)
+
+    def face(self, site: str, worker_id: str) -> MemoryWorker:
+        """The face of a worker; always the same, for it keeps nothing."""
+        found = self._faces.get((site, worker_id))
+        if found is None:
+            found = self._faces[site, worker_id] = self.broker.worker(site=site, worker_id=worker_id)
+        return found
 
     def newest_answer(self, client: ClientAddress) -> EntryId:
         """The id of the last entry for a client; the very first one when there is none, or no broker."""
@@ -139,7 +151,7 @@ class Network:
         """A worker's connection to the server that its host reaches. Raises `BrokerRefused` when its site is barred."""
         if site in self.barred:
             raise BrokerRefused("the simulated broker knows no such user", "Ask for a credential")
-        return self.server_of(host).broker.worker(site=site, worker_id=worker_id)
+        return self.server_of(host).face(site, worker_id)
 
     def bar(self, site: str) -> None:
         """Let a site in no more, and close its connections, also those that wait."""

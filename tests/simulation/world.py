@@ -110,6 +110,7 @@ class World:
             self.book.shelf,
         )
         process.ended = self._coordinator_ended
+        process.has_mail = self._has_mail
         process.published = self.faults.people.note
         self.coordinator = process
         if self.coordinators > 1 and not self.quiet and self.profile.has("coordinator_crash") and self.dice.chance(400):
@@ -175,10 +176,13 @@ class World:
 
     def _wake_readers(self) -> None:
         delay_ms = self.dice.below(4)
-        if self.coordinator is not None and self.network.server_of(self.host("c")).unread(_READERS):
+        if self.coordinator is not None and not self.coordinator.busy and self._has_mail():
             self.coordinator.wake(delay_ms)
         if self.client.has_news():
             self.client.wake(2)
+
+    def _has_mail(self) -> bool:
+        return self.network.server_of(self.host("c")).unread(_READERS)
 
     # --- one history ----------------------------------------------------------------------------
 
@@ -203,7 +207,7 @@ class World:
         jumps = sum(kind == "clock_jump" for _, kind in self.profile.strikes)
         longest_ms = _LONGEST_MS + jumps * TEN_MINUTES_MS
         while self.engine.now < longest_ms:
-            self.engine.run(self.engine.now + _LOOK_EVERY_MS, lambda: False)
+            self.engine.run(self.engine.now + _LOOK_EVERY_MS)
             if not (self.quiet and self.is_settled()):
                 since = -1
             elif since < 0:
