@@ -303,7 +303,7 @@ class CoordinatorProcess(Process):
 
     def _act(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         server = self.network.server_of(self.host)
-        value = attrgetter(name)(server.broker.coordinator())(*args, **kwargs)
+        value = attrgetter(name)(server.coordinator)(*args, **kwargs)
         if name == "publish" and self.published is not None:
             for publication in args[0]:
                 self.published(publication.entry_id, publication.assignment)

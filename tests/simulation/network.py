@@ -62,6 +62,7 @@ class Server:
         self.engine = engine
         self.store = store
         self.broker = MemoryBroker(store, keys)
+        self.coordinator = self.broker.coordinator()
         self.readers: list[Call] = []
         self.listeners: list[Callable[[], None]] = []
         """Called when something was written; for those who read without waiting at the broker."""
