@@ -98,6 +98,8 @@ def __getattr__(name: str) -> object:
     """Load one of the names (PEP 562)."""
     if name == "__version__":
         return import_module("tenure.version").VERSION
+    if name == "errors":  # `except tenure.errors.X` without another import
+        return import_module("tenure.errors")
     module = _LOADED_WHEN_NAMED.get(name)
     if module is None:
         message = f"module {__name__!r} has no attribute {name!r}"

@@ -29,6 +29,9 @@ class LifetimeForm:
     gone_by: int | None = None
 
 
+_LATEST_S: Final = 253_402_300_799
+"""The end of the year 9999; what is later was given in milliseconds or less."""
+
 _OPTIONS: Final = (
     click.option("--max-idle", metavar="DURATION", help="Leave when it has had nothing in hand for that long."),
     click.option(
@@ -43,7 +46,7 @@ _OPTIONS: Final = (
     ),
     click.option(
         "--gone-by",
-        type=click.IntRange(0),
+        type=click.IntRange(0, _LATEST_S),
         metavar="SECONDS",
         help="Be gone by that moment, in seconds since 1970, such as Slurm's $SLURM_JOB_END_TIME.",
     ),

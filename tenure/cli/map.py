@@ -80,14 +80,14 @@ def map_rows(desk: Desk, /, **options: object) -> int:
     folder or lines may find the row in its parameters instead. Started again, the command runs only what is missing.
     Exits with 1 when rows have no result.
     """  # noqa: D301 - click keeps the lines after a backspace as they are
-    from tenure.cli.map_journal import Journal, journal_of
+    from tenure.cli.map_journal import Journal, written_for
     from tenure.cli.map_progress import Tally, meter
     from tenure.cli.map_rows import Source
     from tenure.cli.map_run import MapRun, Rules
 
     task, rest = split_form(options)
     form = collect(MapForm, rest)
-    source = Source(form.csv, form.lines, form.files, written=(form.out, journal_of(form.out)))
+    source = Source(form.csv, form.lines, form.files, written=written_for(form.out), outputs=form.outputs)
     work = _work(form, source)
     run = form.run or _default_run(work, form.out)
     fleet = _rows(desk, work, form, _options(collect(TaskForm, task), run))

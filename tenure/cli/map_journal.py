@@ -40,7 +40,16 @@ class Outcome:
 
 def journal_of(out: Path) -> Path:
     """Where the results of a run into this file are kept until it is whole."""
-    return out.with_name(f"{out.name}.partial")
+    return out.parent / f"{out.name}.partial"
+
+
+def written_for(out: Path) -> tuple[Path, ...]:
+    """All files that a run into this file writes."""
+    return out, journal_of(out), _draft_of(out)
+
+
+def _draft_of(out: Path) -> Path:
+    return out.parent / f"{out.name}.new"
 
 
 @final
@@ -57,7 +66,7 @@ class Journal:
 
     def __init__(self, out: Path, run: str) -> None:
         if out.suffix.lower() not in _ENDINGS:
-            raise UsageError(f"{out} must end in .csv or .jsonl", "The ending says how results are written")
+            raise UsageError(f"--out {out} must end in .csv or .jsonl", "The ending says how results are written")
         if not out.parent.is_dir():
             raise UsageError(f"the folder {out.parent} does not exist")
         self.out = out
@@ -241,7 +250,7 @@ def _free(name: str, taken: set[str]) -> str:
 @contextmanager
 def _replaced(path: Path) -> Generator[TextIO]:
     """A file that takes `path`'s place when the block has ended well."""
-    draft = path.with_name(f"{path.name}.new")
+    draft = _draft_of(path)
     try:
         with draft.open("w", encoding="utf-8", newline="") as file:
             yield file

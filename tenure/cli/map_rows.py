@@ -56,6 +56,8 @@ class Source:
     files: str | None = None
     written: tuple[Path, ...] = ()
     """The files that the command itself writes: none of them is read for rows."""
+    outputs: Path | None = None
+    """The folder for the files that tasks leave: nothing below it is read for rows, either."""
 
     def __post_init__(self) -> None:
         if sum(part is not None for part in (self.csv_file, self.lines_file, self.files)) != 1:
@@ -91,7 +93,13 @@ class Source:
             return _csv_rows(self.csv_file)
         if self.lines_file is not None:
             return _line_rows(self.lines_file)
-        return _file_rows(self.files or "", frozenset(path.resolve() for path in self.written))
+        own = (*self.written, *filter(None, [self.outputs]))
+        return _file_rows(self.files or "", frozenset(path.resolve() for path in own))
+
+
+def _is_within(path: Path, own: frozenset[Path]) -> bool:
+    """Whether a file is one of these, or below one of them."""
+    return path in own or not own.isdisjoint(path.parents)
 
 
 def default_run(work: str, out: Path) -> str:
@@ -150,7 +158,7 @@ def _line_rows(path: Path) -> Iterator[tuple[dict[str, str], list[int]]]:
 
 def _file_rows(pattern: str, own: frozenset[Path]) -> Iterator[tuple[dict[str, str], list[int]]]:
     fitting = glob.glob(pattern, recursive=True)  # noqa: PTH207 - "**"
-    paths = sorted(path for path in fitting if Path(path).is_file() and Path(path).resolve() not in own)
+    paths = sorted(path for path in fitting if Path(path).is_file() and not _is_within(Path(path).resolve(), own))
     if not paths:
         raise UsageError(f"no file fits {pattern!r}", "Quote the pattern, so that the shell leaves it alone")
     for path in paths:

@@ -142,8 +142,10 @@ class Coordinator:
         return len(received.taken)
 
     def _turn(self, received: Portion, *, look: bool) -> None:
-        remarks = self._intake.tend(self._memory.sites.readers()) if look else []
+        if look:
+            self._intake.tend(self._memory.sites.readers())
         news = self._look() if look else None
+        remarks = self._intake.remarks() if look else []
         due: list[LiveLease] = []
         if look and not self._wire.unpublished():  # what waits for room on the broker is unclaimed for that reason
             due = self._offers.examine(list(self._memory.leases), self._clock.elapsed_ms())
@@ -171,7 +173,9 @@ class Coordinator:
             self._one_by_one([*received.taken, *received.left()], ends, began_ms)
             if remarks:
                 self._alone(partial(_record, remarks=remarks), "What is remarked of inboxes")
+            self._intake.recorded(remarks)
             return
+        self._intake.recorded(remarks)
         self._settle_ends(turn, ends)
         self._talk(turn, received.taken, news or [])
 

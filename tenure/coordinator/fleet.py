@@ -122,7 +122,7 @@ def lacks_labels(workers: Iterable[WorkerView], capability: str, needs: Requirem
     if not offering or any(worker.labels.issuperset(needs.labels) for worker in offering):
         return ""
     missing = [label for label in needs.labels if not any(label in worker.labels for worker in offering)]
-    words = " and ".join(map(_had, (missing or needs.labels)[:3]))
+    words = " and ".join(map(_had, missing[:3] or needs.labels))
     return words if missing else f"{words} together"
 
 

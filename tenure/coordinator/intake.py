@@ -118,6 +118,7 @@ class Intake:
         self._clock = clock
         self._batch_limit = batch_limit
         self._behind: set[_Origin] = set()
+        self._given: set[_Origin] = set()
         self._spoiled: set[str] = set()
         self._emptied: set[str] = set()
         self._heavy: dict[str, int] = {}
@@ -134,10 +135,11 @@ class Intake:
         people = self._people_limits.readable(readers.people)
         if self._behind:
             self._behind.intersection_update(_origins(readers))
+        self._given.clear()
         at_once = self._catch_up(_origins(Readers((*together, *lagging), people))) if self._behind else []
         ready, lagging = self._ready(Readers(together, people)), self._ready(Readers(lagging)).sites
         heavy = [site for site in (*ready.sites, *lagging) if site in self._heavy]
-        is_waited_for = not at_once and self._exhausted.issuperset(heavy)  # these are read after the others
+        is_waited_for = not self._given and self._exhausted.issuperset(heavy)  # these are read after the others
         waits_ms = (
             block_ms if is_waited_for else 0,
             self._limits.wait_ms(self._clock.elapsed_ms()),
@@ -162,20 +164,27 @@ class Intake:
         self._behind = set(_origins(readers))
         self._weighed_ms = None
 
-    def tend(self, readers: Readers) -> list[tuple[str, str]]:
-        """Make those inboxes anew that were spoiled; sites, and what people should know of their inboxes."""
-        remarks, self._remarks = self._remarks, []
-        remarks += [("", text) for text in self._people_limits.remarks()]
+    def tend(self, readers: Readers) -> None:
+        """Make those inboxes anew that were spoiled."""
         anew = tuple(site for site in readers.sites if site in self._spoiled or site in self._emptied)
         for site in anew:
             self._broker.sites.forget_site(site, (), ())
-            if site in self._spoiled:
-                remarks.append((site, f"The inbox of {site} was made anew: an entry had left no ids for others."))
         if anew:
             self._broker.ensure_streams(readers=Readers(anew))
+        for site in anew:
+            if site in self._spoiled:
+                self._remark(site, f"The inbox of {site} was made anew: an entry had left no ids for others.")
         self._spoiled.clear()
         self._emptied.clear()
-        return remarks
+
+    def remarks(self) -> list[tuple[str, str]]:
+        """Sites, and what people should know of their inboxes, until it is on record; "" where it is not of a site."""
+        self._remarks += [("", text) for text in self._people_limits.remarks()]
+        return list(self._remarks)
+
+    def recorded(self, remarks: Sequence[tuple[str, str]]) -> None:
+        """These oldest remarks are on record."""
+        del self._remarks[: len(remarks)]
 
     def _weigh_in_time(self, sites: Sequence[str], readable: Sequence[str], now_ms: int) -> None:
         """Weigh all inboxes now and then, and in between those of which much came when they were read last."""
@@ -235,10 +244,12 @@ class Intake:
         self._remarks.append((site, text))
 
     def _ready(self, readers: Readers) -> Readers:
-        """Those of them of whom what is new may be read."""
-        if not self._behind:
-            return readers
-        return _readers([each for each in _origins(readers) if each not in self._behind])
+        """Those of them of whom what is new may be read.
+
+        Not of those who were given what is unsettled in this turn: beyond measure they would be given it once more.
+        """
+        out = self._behind | self._given
+        return _readers([each for each in _origins(readers) if each not in out]) if out else readers
 
     def _light(self, sites: Sequence[str]) -> tuple[str, ...]:
         return tuple(site for site in sites if site not in self._heavy)
@@ -280,6 +291,7 @@ class Intake:
                 return self._each_alone(origins, limit)
             self._drop(*origins)
         counts = Counter((each.site, each.person) for each in found)
+        self._given.update(counts)
         self._behind.difference_update(each for each in origins if counts[each] < limit)
         return found
 

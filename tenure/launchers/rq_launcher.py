@@ -79,7 +79,7 @@ class RqLauncher:
         """
         with _translated(), suppress(self._link.no_such_job):
             job = self._link.job(handle.name)
-            if _status(job) in {"finished", "failed", "stopped", "canceled"} or self._stop(handle.name, job):
+            if _status(job) in {"finished", "failed", "stopped"} or self._stop(handle.name, job):
                 return
             with suppress(self._link.invalid_operation):
                 job.cancel()

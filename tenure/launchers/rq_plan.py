@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from tenure.launchers.base import ExecutorCommand, LaunchOrder
 
 FUNCTION: Final = "tenure.launchers.rq_job.run_assignment"
+"""What an RQ worker imports and calls; its workers need Tenure installed, and nothing else of ours."""
 BEGUN: Final = "tenure_begun"
 """What the function notes with its job when it begins."""
-"""What an RQ worker imports and calls; its workers need Tenure installed, and nothing else of ours."""
 
 NO_TIME_LIMIT: Final = -1
 NOT_KEPT: Final = 0

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from tenure.protocol.message import Count, Message, Milliseconds, Name, Text
+from tenure.protocol.message import Count, Message, Milliseconds, Moment, Name, Text
 
 MOST_COST: Final = 10_000_000_000
 """The most that one task may declare, so that sums over all tasks of a database stay exact."""
@@ -44,8 +44,8 @@ class CreateCampaign(Message):
     """Values of the label `device` that its tasks may ask for; none named: no device."""
     people: Texts = ()
     """Who may submit to it; nobody named: everyone who may submit."""
-    starts_at_ms: Milliseconds | None = None
-    ends_at_ms: Milliseconds | None = None
+    starts_at_ms: Moment | None = None
+    ends_at_ms: Moment | None = None
     """Submissions are taken from the first moment on, and no more from the second on."""
     note: Text = ""
 

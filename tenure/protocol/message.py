@@ -37,6 +37,8 @@ Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Nonce = Annotated[str, Field(pattern=r"^[0-9a-f]{16,64}$")]
 Count = Annotated[int, Field(ge=0, le=MAX_INT)]
 Milliseconds = Annotated[int, Field(ge=0, le=MAX_INT)]
+Moment = Annotated[int, Field(ge=0, le=253_402_300_799_999)]
+"""Milliseconds since 1970, up to the end of the year 9999: a date that can be written."""
 Text = Annotated[str, Field(max_length=4_000)]
 
 

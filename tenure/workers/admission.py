@@ -57,7 +57,7 @@ class Admission:
         return True
 
     def passed(self, line: str) -> None:
-        """A line was let in."""
+        """A line has done what it had to without being refused."""
         if line in self._refused:
             with self._lock:
                 self._refused.pop(line, None)

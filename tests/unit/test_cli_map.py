@@ -125,13 +125,44 @@ def test_the_results_are_not_rows_of_the_next_start(tenure: CommandLine) -> None
     assert len(tenure.fleet.tasks) == 1
 
 
+def test_what_tasks_leave_is_no_row_of_the_next_start(tenure: CommandLine) -> None:
+    Path("left/000001").mkdir(parents=True)
+    Path("left/000001/made.txt").write_text("made")
+    Path("a.txt").write_text("one")
+    line = ("map", "--files", "**/*.txt", "--out", "out.jsonl", "--outputs", "left", "--", "cat", "{path}")
+    assert tenure(*line).code == 0
+    assert len(tenure.fleet.tasks) == 1
+
+
+@pytest.mark.parametrize(
+    ("out", "words"),
+    [
+        ("", "must end in .csv or .jsonl"),
+        (".", "must end in .csv or .jsonl"),
+        ("out", "must end in .csv or .jsonl"),
+        ("missing/out.csv", "the folder missing does not exist"),
+    ],
+)
+def test_results_go_into_a_file_of_one_of_two_kinds(tenure: CommandLine, out: str, words: str) -> None:
+    printed = tenure("map", "map_handlers:square", "--csv", "grid.csv", "--out", out)
+    assert printed.code == 2
+    assert words in printed.err
+    assert not tenure.fleet.tasks
+
+
 @pytest.mark.parametrize(
     ("option", "rows", "out"),
-    [("--csv", "grid.csv", "grid.csv"), ("--csv", "grid.csv", "link.csv"), ("--lines", "o.csv.partial", "o.csv")],
+    [
+        ("--csv", "grid.csv", "grid.csv"),
+        ("--csv", "grid.csv", "link.csv"),
+        ("--lines", "o.csv.partial", "o.csv"),
+        ("--csv", "o.csv.new", "o.csv"),
+    ],
 )
 def test_results_are_not_written_over_the_rows(tenure: CommandLine, option: str, rows: str, out: str) -> None:
     Path("link.csv").symlink_to("grid.csv")
     Path("o.csv.partial").write_text("1\n")
+    Path("o.csv.new").write_text("value\n1\n")
     before = Path(rows).read_text()
     printed = tenure("map", "map_handlers:square", option, rows, "--out", out)
     assert printed.code == 2

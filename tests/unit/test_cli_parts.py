@@ -307,6 +307,13 @@ def test_a_lifetime_that_is_none_is_said_to_be_none(tmp_path: Path) -> None:
             with_lifetime(WorkerOptions(tmp_path), form, ManualClock())
 
 
+def test_a_moment_in_smaller_units_than_seconds_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    tenure = CommandLine(FakeFleet(), capsys)
+    printed = tenure("worker", "--gone-by", "1764518400000000")
+    assert printed.code == 2
+    assert "--gone-by" in printed.err
+
+
 @pytest.mark.parametrize(
     ("form", "words"),
     [

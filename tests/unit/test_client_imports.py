@@ -27,6 +27,10 @@ def test_a_client_over_its_own_connections_needs_no_driver() -> None:
     assert not loaded_by("import tenure; tenure.Client, tenure.FleetExecutor") & {"redis", "pydantic_settings"}
 
 
+def test_errors_are_named_without_another_import() -> None:
+    assert "tenure" in loaded_by("import tenure; tenure.errors.TaskFailed")
+
+
 @pytest.mark.parametrize("name", tenure.__all__)
 def test_every_exported_name_exists(name: str) -> None:
     assert getattr(tenure, name) is not None

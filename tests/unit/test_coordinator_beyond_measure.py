@@ -9,9 +9,12 @@ import pytest
 
 from tenure.broker.base import CoordinatorBroker, Delivery, EntryId, Readers
 from tenure.broker.keys import Keys
+from tenure.coordinator import scheduler
 from tenure.coordinator.limits import SiteLimits
-from tenure.errors import ReplyBeyondMeasure
-from tenure.protocol.client_messages import Query
+from tenure.coordinator.listening import Listener
+from tenure.errors import BrokerUnreachable, ReplyBeyondMeasure, StoreFull, TenureError
+from tenure.protocol.client_messages import MAIL, Query, Reply
+from tenure.protocol.message import decode
 from tenure.protocol.principal_messages import IssuePerson, IssueSite
 from tenure.protocol.worker_messages import Leaving
 from tests.scripted_fleet import ScriptedClient, ScriptedFleet, ScriptedWorker
@@ -69,6 +72,12 @@ def readings(fleet: ScriptedFleet) -> int:
 def answered(client: ScriptedClient, *requests: str) -> bool:
     client.read()
     return set(requests) <= set(client.replies)
+
+
+def received(client: ScriptedClient) -> list[str]:
+    """The requests that were answered, as often as they were."""
+    mail = [decode(MAIL, each.raw) for each in client.face.answers(after=EntryId(0, 0), block_ms=0)]
+    return [answer.request_id for each in mail for answer in each.answers if isinstance(answer, Reply)]
 
 
 def shown(fleet: ScriptedFleet, site: str) -> dict[str, object]:
@@ -159,6 +168,44 @@ def test_what_was_received_before_a_restart_is_found_beside_it(fleet: ScriptedFl
     assert answered(fleet.client, asked)
     assert len(fleet.records.events("flooded")) == 0
     fleet.live(1_000)
+    assert len(fleet.records.events("flooded")) == 1
+
+
+def test_what_was_received_before_a_restart_is_taken_once_beside_what_is_new(
+    fleet: ScriptedFleet, wild: ScriptedWorker
+) -> None:
+    ada = fleet.connect("c2", "ada")
+    asked = [fleet.client.send(Query(what="tasks")), ada.send(Query(what="tasks"))]
+    fleet.face.receive(readers=EVERYBODY, limit=9, block_ms=0)
+    fleet.restart()
+    wild.face.report([BOUNDLESS])
+    fleet.step(3)
+    assert [received(each).count(one) for each, one in zip((fleet.client, ada), asked, strict=True)] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("part", "error"),
+    [((Listener, "listen"), BrokerUnreachable("away")), ((scheduler, "schedule"), StoreFull("the disk is full"))],
+    ids=["before the turn", "before its commit"],
+)
+def test_what_is_remarked_of_an_inbox_is_on_record_also_after_a_turn_that_failed(
+    fleet: ScriptedFleet,
+    wild: ScriptedWorker,
+    monkeypatch: pytest.MonkeyPatch,
+    part: tuple[object, str],
+    error: TenureError,
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    wild.face.report([BOUNDLESS])
+    fleet.step()
+    fleet.clock.advance_ms(1_500)
+    with monkeypatch.context() as patch:
+        patch.setattr(*part, fail)
+        with pytest.raises(type(error)):
+            fleet.step()
+    fleet.live(2_000)
     assert len(fleet.records.events("flooded")) == 1
 
 

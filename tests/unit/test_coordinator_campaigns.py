@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
-from tenure.protocol.campaign_messages import Budget, CloseCampaign
+from tenure.protocol.campaign_messages import Budget, CloseCampaign, CreateCampaign
 from tenure.protocol.cancellation_messages import CancelMany
 from tenure.protocol.client_messages import Submit
 from tenure.protocol.envelope import Envelope, Requirements, Retry, encode
@@ -60,6 +61,13 @@ def test_the_name_of_a_closed_campaign_is_never_used_again(fleet: ScriptedFleet)
 
 def test_a_campaign_ends_after_it_begins(fleet: ScriptedFleet) -> None:
     assert refused(create(fleet, starts_at_ms=5, ends_at_ms=5), "usage") == "campaign 'x' would end before it begins"
+
+
+@pytest.mark.parametrize("moment", ["starts_at_ms", "ends_at_ms"])
+def test_a_moment_that_has_no_date_is_none(moment: str) -> None:
+    CreateCampaign.model_validate({"campaign": "x", moment: 253_402_300_799_999})
+    with pytest.raises(ValidationError):
+        CreateCampaign.model_validate({"campaign": "x", moment: 253_402_300_800_000})
 
 
 def test_a_campaign_that_is_over_already_is_refused_with_the_dates_and_its_name_stays_free(

@@ -147,11 +147,16 @@ def test_a_repeat_without_backoff_is_ready_at_once_when_the_wall_clock_is_set_ba
         ((("secret:token", "yes"),), "has the secret token"),
         ((("os", "linux"), ("secret:token", "yes")), "has the secret token"),
         ((("os", "linux"), ("room", "b12")), "has os=linux and room=b12 together"),
+        (
+            (("a", "1"), ("b", "1"), ("os", "linux"), ("room", "b12")),
+            "has a=1 and b=1 and os=linux and room=b12 together",
+        ),
     ],
 )
 def test_a_submitter_is_told_what_no_worker_has(fleet: ScriptedFleet, labels: Any, words: str) -> None:
-    fleet.worker("w1", labels=(("os", "linux"),))
-    fleet.worker("w2", labels=(("room", "b12"),))
+    both = (("a", "1"), ("b", "1"))
+    fleet.worker("w1", labels=(*both, ("os", "linux")))
+    fleet.worker("w2", labels=(*both, ("room", "b12")))
     reply = fleet.client.ask(fleet.client.submission(envelope(requirements=Requirements(labels=labels))))
     assert reply.warnings == (
         f"no active worker that offers capability 'cpu' {words}; its tasks are stored and wait until one does",
