@@ -23,13 +23,14 @@ from tenure.protocol.artifact import Bundle
 from tenure.protocol.client_messages import Adopt, CollectArtifacts, Drop
 from tenure.protocol.envelope import Requirements, Retry
 from tenure.protocol.states import TERMINAL_TASK_STATES
-from tenure.protocol.worker_messages import Cause, Checkpointed, FailureKind, Released
+from tenure.protocol.worker_messages import BEFORE_THE_START, Cause, Checkpointed, FailureKind, Released
 from tests.held_porter import HeldPorter, blob_of, objects, stage
 from tests.honest_worker import HonestWorker
 from tests.scripted_fleet import Hand, ScriptedFleet, ScriptedWorker, drop, envelope
 
 TMPFS = Path("/dev/shm")  # noqa: S108 - a folder in memory where there is one: thousands of commits are waited for
 NAMES = ("w1", "w2", "w3")
+SAYABLE = tuple(cause for cause in Cause if cause is not Cause.SITE_REVOKED)
 TERMINAL = tuple(str(state) for state in TERMINAL_TASK_STATES)
 
 BROKEN = {
@@ -204,7 +205,7 @@ class Fleet(RuleBasedStateMachine):  # noqa: PLR0904 - each rule is one thing th
             self.kept.extend((self.honest[name].worker, hand) for hand in self.honest[name].worker.hands)
         self.turn()
 
-    @rule(name=st.sampled_from(NAMES), cause=st.sampled_from(Cause), started=st.booleans(), gone=st.booleans())
+    @rule(name=st.sampled_from(NAMES), cause=st.sampled_from(SAYABLE), started=st.booleans(), gone=st.booleans())
     def give_up(self, name: str, cause: Cause, started: bool, gone: bool) -> None:  # noqa: FBT001 - drawn by hypothesis
         worker = self.honest[name].worker
         if worker.hands:
@@ -212,9 +213,9 @@ class Fleet(RuleBasedStateMachine):  # noqa: PLR0904 - each rule is one thing th
             drop(worker, hand)
             with suppress(BrokerError):
                 unstarted = hand.state == "claimed" and hand.ticket.start == "granted"
-                worker.send(
-                    Released(binding=hand.binding, cause=cause, started=started or not unstarted, tree_gone=gone)
-                )
+                started = (started and cause not in BEFORE_THE_START) or not unstarted
+                said = Cause.PROCESS_DIED if started and cause in BEFORE_THE_START else cause
+                worker.send(Released(binding=hand.binding, cause=said, started=started, tree_gone=gone))
         self.turn()
 
     @rule(name=st.sampled_from(NAMES), kind=st.sampled_from([FailureKind.EXCEPTION, FailureKind.NOT_ALLOWED]))

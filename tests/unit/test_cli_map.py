@@ -138,7 +138,6 @@ def test_what_tasks_leave_is_no_row_of_the_next_start(tenure: CommandLine) -> No
     ("out", "words"),
     [
         ("", "must end in .csv or .jsonl"),
-        (".", "must end in .csv or .jsonl"),
         ("out", "must end in .csv or .jsonl"),
         ("missing/out.csv", "the folder missing does not exist"),
     ],
