@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from tenure.broker.base import EntryId
-from tenure.errors import BrokerFull, BrokerUnreachable, StreamMissing
+from tenure.errors import BrokerFull, BrokerRefused, BrokerUnreachable, StreamMissing
 
 if TYPE_CHECKING:
     from tenure.clock import Clock
 
 START: Final = EntryId(0, 0)
+_LARGEST: Final = 2**64 - 1
 
 _T = TypeVar("_T")
 
@@ -141,12 +142,11 @@ class MemoryStore:
     def add(self, key: str, entry: object, at: EntryId | None = None) -> None:
         """Add an entry under an id higher than the last one, by default one drawn from the clock.
 
-        Raises `StreamMissing` and `BrokerFull`.
+        Raises `StreamMissing` and `BrokerFull`, and `BrokerRefused` when the last id left none.
         """
         self._check_room()
         stream = self.change(key)
-        last = stream.last_id
-        stream.last_id = at or max(EntryId(self._clock.now_ms(), 0), EntryId(last.major, last.minor + 1))
+        stream.last_id = at or max(EntryId(self._clock.now_ms(), 0), _following(stream.last_id))
         stream.entries[stream.last_id] = entry
         stream.undelivered.append(stream.last_id)
 
@@ -186,6 +186,14 @@ class MemoryStore:
         self._check_up()
         if self.full:
             raise BrokerFull("The in-memory broker is full and refuses writes", "Make room in it")
+
+
+def _following(last: EntryId) -> EntryId:
+    if last.minor < _LARGEST:
+        return EntryId(last.major, last.minor + 1)
+    if last.major < _LARGEST:
+        return EntryId(last.major + 1, 0)
+    raise BrokerRefused("The stream has exhausted the last possible id", "It is to be made anew")
 
 
 def _put_back(kept: dict[str, _T], key: str, was: _T | None) -> None:

@@ -23,11 +23,19 @@ if TYPE_CHECKING:
     from types import FrameType
 
 
-def start_on_site(argv: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start an executor, which is killed when the calling thread ends. Raises `LaunchRefused`: it cannot be started."""
+def start_on_site(
+    argv: Sequence[str], environment: Mapping[str, str], *, apart: bool = False
+) -> subprocess.Popen[bytes]:
+    """Start an executor, which is killed when the calling thread ends.
+
+    `apart`: in a process group of its own, which signals to the substrate's do not reach.
+
+    Raises:
+        LaunchRefused: it cannot be started.
+    """
     command = tied_argv([_program(argv[0]), *argv[1:]])
     try:
-        return subprocess.Popen(command, env=dict(environment), stdin=subprocess.DEVNULL)
+        return subprocess.Popen(command, env=dict(environment), stdin=subprocess.DEVNULL, start_new_session=apart)
     except OSError as error:
         raise LaunchRefused(f"no process can be started here: {error.strerror}") from error
 

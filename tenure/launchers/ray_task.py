@@ -29,7 +29,9 @@ class Executor:
         # Ray says by a variable which devices are this worker's, and the executor inherits none.
         devices = [str(device) for device in ray.get_gpu_ids()]
         given = {"CUDA_VISIBLE_DEVICES": ",".join(devices)} if devices else {}
-        self._process = start_on_site(argv, {**given, **environment})
+        # Ray ends the process group of a worker that is over, with SIGTERM first, and an executor obeys that by giving
+        # its task back: the cause would be that it was drained, and not what has become of the Ray worker.
+        self._process = start_on_site(argv, {**given, **environment}, apart=True)
         group = import_module("ray.util").get_current_placement_group()
         threading.Thread(target=_give_up, args=(self._process, linger_s, group), daemon=True).start()
 

@@ -6,7 +6,7 @@ import pytest
 
 from tenure.broker.base import EntryId, LogKey, Readers
 from tenure.broker.keys import DEFAULT_PERSON, ContentKeys
-from tenure.errors import ReplyBeyondMeasure, StreamMissing
+from tenure.errors import BrokerRefused, ReplyBeyondMeasure, StreamMissing
 from tenure.protocol.message import MAX_ENTRY_BYTES
 from tests.contract.conftest import ServerBench
 
@@ -139,6 +139,8 @@ def test_an_inbox_without_ids_left_takes_reports_again_once_it_was_made_anew(ser
     server_bench.connect().call("XADD", server_bench.keys.inbox("lab"), f"{2**64 - 1}-{2**64 - 1}", "m", b"last")
     (last,) = coordinator.receive(readers=LAB, limit=9, block_ms=0)
     assert last.entry_id == EntryId(2**64 - 1, 2**64 - 1)
+    with pytest.raises(BrokerRefused):
+        server_bench.worker().report([b"too late"])
     coordinator.sites.forget_site("lab", (), ())
     coordinator.ensure_streams(readers=LAB)
     coordinator.settle([last])

@@ -87,10 +87,11 @@ def do_work(sites: SiteFleet, watch: ProcessWatch) -> str:
 
 
 def try_wrong_credentials(sites: SiteFleet) -> list[Printed]:
-    """Nobody's name with a site's secret, and a site's name with a person's secret: the broker is told both."""
+    """Nobody's name with a person's secret, and a person's name with a site's secret: the broker is told both."""
     office, secrets = sites.office, sites.office.secrets()
-    lab, printed = office.url("lab"), list[Printed]()
-    for wrong in (lab.replace("site.lab", "site.nobody"), lab.replace(secrets["lab"], secrets["ann"])):
+    ann, printed = office.url("ann"), list[Printed]()
+    for wrong in (ann.replace("client.ann", "client.nobody"), ann.replace(secrets["ann"], secrets["lab"])):
+        assert wrong != ann
         office.credential("wrong").touch(0o600)
         office.credential("wrong").write_text(wrong)
         refused = office.run("tasks", "list", person="wrong")

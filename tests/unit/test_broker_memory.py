@@ -6,7 +6,7 @@ from tenure.broker.base import EntryId, Mailing
 from tenure.broker.keys import Keys
 from tenure.broker.memory import MemoryBroker
 from tenure.broker.memory_store import MemoryStore
-from tenure.errors import BrokerUnreachable, StreamMissing
+from tenure.errors import BrokerRefused, BrokerUnreachable, StreamMissing
 from tenure.testing import ManualClock
 from tests.broker_names import CPU, OWN, READERS, W1
 
@@ -31,6 +31,27 @@ def received(broker: MemoryBroker) -> list[bytes]:
 
 def unsettled(broker: MemoryBroker) -> list[bytes]:
     return [d.raw for d in broker.coordinator().unsettled(readers=READERS, limit=9)]
+
+
+@pytest.mark.parametrize(
+    ("last", "following"),
+    [
+        (EntryId(2**64 - 1, 7), EntryId(2**64 - 1, 8)),
+        (EntryId(2**64 - 2, 2**64 - 1), EntryId(2**64 - 1, 0)),
+    ],
+)
+def test_an_id_follows_the_last_one_whatever_the_clock_says(
+    store: MemoryStore, broker: MemoryBroker, last: EntryId, following: EntryId
+) -> None:
+    store.add(broker.keys.inbox("lab"), b"last", last)
+    broker.worker(site="lab", worker_id="w1").report([b"next"])
+    assert [d.entry_id for d in broker.coordinator().receive(readers=READERS, limit=9, block_ms=0)] == [last, following]
+
+
+def test_a_stream_without_ids_left_takes_nothing(store: MemoryStore, broker: MemoryBroker) -> None:
+    store.add(broker.keys.inbox("lab"), b"last", EntryId(2**64 - 1, 2**64 - 1))
+    with pytest.raises(BrokerRefused):
+        broker.worker(site="lab", worker_id="w1").report([b"next"])
 
 
 def test_a_broker_that_is_down_answers_nobody(store: MemoryStore, broker: MemoryBroker) -> None:
