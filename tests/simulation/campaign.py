@@ -139,7 +139,6 @@ def quiet_logs() -> None:
 def run_seeds(seeds: Iterable[int], plan: Plan) -> Tally:
     """Several histories with the faults of the plan, one after the other."""
     quiet_logs()
-    gc.freeze()  # what was imported is never garbage, and is as much as many histories leave
     tally = Tally()
     folders = Folders()
     try:
@@ -163,5 +162,5 @@ def run_many(plan: Plan, seeds: int, processes: int | None = None) -> Iterator[T
     count = processes or os.cpu_count() or 1
     size = max(_SMALLEST_CHUNK, min(_LARGEST_CHUNK, seeds // (50 * count)))
     chunks = [range(at, min(at + size, base + seeds)) for at in range(base, base + seeds, size)]
-    with get_context("spawn").Pool(count) as pool:
+    with get_context("spawn").Pool(count, gc.freeze) as pool:  # what was imported is never garbage
         yield from pool.imap_unordered(partial(run_seeds, plan=plan), chunks)
