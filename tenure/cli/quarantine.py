@@ -19,7 +19,7 @@ from tenure.cli.records import (
     print_steps,
     task_id_argument,
 )
-from tenure.errors import FleetError, NotAdoptable, TenureError
+from tenure.errors import FleetError, NotAdoptable, TenureError, UsageError
 from tenure.protocol.sizes import size_text
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def show_quarantine(desk: Desk, quarantine_id: str) -> None:
 
 
 def _deciding(function: Callable[..., None]) -> Callable[..., None]:
-    function = click.option("--yes", is_flag=True, help="Do not ask.")(function)
+    function = click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can be asked.")(function)
     function = click.option("--note", default="", metavar="TEXT", help="Why; kept with the decision.")(function)
     return click.argument("quarantine_id")(function)
 
@@ -94,6 +94,7 @@ def adopt(desk: Desk, quarantine_id: str, note: str, *, yes: bool) -> None:
     """Accept a rejected result after all, under a new fence, while its task waits and nobody else works on it."""
     from tenure.protocol.client_messages import Adopt
 
+    _require_somebody(yes=yes)
     row = one_row(desk, QUARANTINE, quarantine_id)
     _ask_first(f"Let this result be the end of task {row['task_id']}?", yes=yes)
     desk.ask(Adopt(quarantine_id=quarantine_id, note=note))
@@ -112,13 +113,22 @@ def drop(desk: Desk, quarantine_id: str, note: str, *, yes: bool) -> None:
     """Decide that a rejected result is not wanted: its files go, the record of it stays."""
     from tenure.protocol.client_messages import Drop
 
+    _require_somebody(yes=yes)
     row = one_row(desk, QUARANTINE, quarantine_id)
     _ask_first(f"Remove the files of this result of task {row['task_id']}?", yes=yes)
     print_steps(desk, desk.ask(Drop(quarantine_id=quarantine_id, note=note)).rows, nothing="It is dropped.")
 
 
+def _require_somebody(*, yes: bool) -> None:
+    """See that the decision is somebody's: said on the command line, or asked of a person at a terminal."""
+    if not yes and not sys.stdin.isatty():
+        raise UsageError(
+            "there is no terminal to ask you at whether you are sure", "To decide without being asked, give --yes"
+        )
+
+
 def _ask_first(question: str, *, yes: bool) -> None:
-    if not yes and sys.stdin.isatty():
+    if not yes:
         click.confirm(question, abort=True, err=True)
 
 

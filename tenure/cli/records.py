@@ -164,7 +164,7 @@ def _unknown(what: Listed, identity: str) -> TenureError:
 def _written(name: str, value: object) -> str:
     if value is None or value == "":
         return "-"
-    if name.endswith("_at_ms") and isinstance(value, int):
+    if name.endswith(("_at_ms", "_until_ms")) and isinstance(value, int):
         return moment(value)
     if name == "progress" and isinstance(value, float):
         return f"{value * 100:.1f} %"

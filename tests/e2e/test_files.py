@@ -198,21 +198,21 @@ def test_a_late_result_is_kept_out_and_adopted_by_a_person(fleet: Up, far: Far, 
     assert made not in objects(fleet), "nothing of a rejected result is in the store"
     assert "made.txt" in fleet.run("quarantine", "show", late["quarantine_id"]).out
     one_line(fleet.run("result", task_id, "--outputs", str(tmp_path / "back")), 1, "lost")
-    printed = fleet.run("quarantine", "adopt", late["quarantine_id"], "--note", "looked at it")
+    printed = fleet.run("quarantine", "adopt", late["quarantine_id"], "--yes", "--note", "looked at it")
     assert printed.code == 0, printed.err
     assert f"Task {task_id} has SUCCEEDED by this result" in printed.out
     assert fleet.run("result", task_id, "--outputs", str(tmp_path / "back")).out == "late\n"
     assert (tmp_path / "back" / "made.txt").read_bytes() == made
     assert made in objects(fleet)
     assert "looked at it" in fleet.run("explain", task_id).out
-    one_line(fleet.run("quarantine", "adopt", late["quarantine_id"]), 2, "adopted already")
+    one_line(fleet.run("quarantine", "adopt", late["quarantine_id"], "--yes"), 2, "adopted already")
 
 
 @pytest.mark.slow
 def test_a_late_result_may_be_dropped(fleet: Up, far: Far, tmp_path: Path) -> None:
     task_id, late = far.late_result(tmp_path / "a")
-    assert fleet.run("quarantine", "drop", late["quarantine_id"]).code == 0
-    one_line(fleet.run("quarantine", "adopt", late["quarantine_id"]), 2, "dropped already")
+    assert fleet.run("quarantine", "drop", late["quarantine_id"], "--yes").code == 0
+    one_line(fleet.run("quarantine", "adopt", late["quarantine_id"], "--yes"), 2, "dropped already")
     assert fleet.run("directives", "deny", task_id).code == 0
     assert fleet.state(task_id) == "ABANDONED"
 
@@ -278,5 +278,5 @@ def test_files_that_nobody_has(fleet: Up) -> None:
     nobody = "0" * 26
     one_line(fleet.run("artifacts", "get", nobody), 2, nobody)
     one_line(fleet.run("artifacts", "verify", nobody), 2, nobody)
-    one_line(fleet.run("quarantine", "adopt", "nothing"), 2, "nothing")
+    one_line(fleet.run("quarantine", "adopt", "nothing", "--yes"), 2, "nothing")
     one_line(fleet.run("artifacts", "get", "0" * 64), 2, "0000")

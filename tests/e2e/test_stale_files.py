@@ -110,7 +110,7 @@ def test_a_stale_worker_s_files_are_kept_out_and_brought_in_by_a_person(
     assert files.run("result", task_id).code == 1
 
     identity, back = row["quarantine_id"], files.place.folder / gates.parent.name
-    decided = files.fine("quarantine", "adopt", identity, "--note", "checked by hand", "--json").json()
+    decided = files.fine("quarantine", "adopt", identity, "--yes", "--note", "checked by hand", "--json").json()
     assert decided["adopted_fence"] > row["fence"]
     assert files.task(task_id)["state"] == "SUCCEEDED"
     assert files.fine("result", task_id, "--outputs", str(back)).out == "attempt 1\n"
@@ -120,8 +120,8 @@ def test_a_stale_worker_s_files_are_kept_out_and_brought_in_by_a_person(
     files.fine("artifacts", "verify", task_id)
     assert "checked by hand" in files.explained(task_id)
     assert task_id not in [place.task_id for place in files.depot.places()]
-    refused(files.run("quarantine", "adopt", identity), "adopted already")
-    refused(files.run("quarantine", "drop", identity), "adopted already")
+    refused(files.run("quarantine", "adopt", identity, "--yes"), "adopted already")
+    refused(files.run("quarantine", "drop", identity, "--yes"), "adopted already")
 
 
 def test_a_worker_that_slept_past_its_lease_brings_its_files_as_evidence(
@@ -146,10 +146,10 @@ def test_what_a_newer_attempt_has_done_is_not_replaced(stale: Stale, files: File
     (directive,) = [each for each in files.rows("directives", task_id=task_id) if each["state"] == "PENDING"]
     files.fine("directives", "approve", directive["directive_id"])
     wait_until((gates / "running-2").exists, "attempt 2 runs", 30)
-    refused(files.run("quarantine", "adopt", row["quarantine_id"]), "attempt 2 is ACTIVE")
+    refused(files.run("quarantine", "adopt", row["quarantine_id"], "--yes"), "attempt 2 is ACTIVE")
     (gates / "gate-2").touch()
     files.wait_for(task_id, "SUCCEEDED")
-    refused(files.run("quarantine", "adopt", row["quarantine_id"]))
+    refused(files.run("quarantine", "adopt", row["quarantine_id"], "--yes"))
     files.wait_until_promoted(task_id)
     back = files.place.folder / gates.parent.name
     assert files.fine("result", task_id, "--outputs", str(back)).out == "attempt 2\n"
@@ -161,12 +161,12 @@ def test_what_is_dropped_goes_and_the_record_of_it_stays(stale: Stale, files: Fi
     before = len(files.depot.places())
     task_id, row = stale.late_result(gates)
     assert len(files.depot.places()) == before + 1
-    files.fine("quarantine", "drop", row["quarantine_id"], "--note", "not needed")
+    files.fine("quarantine", "drop", row["quarantine_id"], "--yes", "--note", "not needed")
     wait_until(lambda: len(files.depot.places()) == before, "its files are removed")
     shown = files.fine("quarantine", "show", row["quarantine_id"], "--json").json()
     assert shown["state"] == "DROPPED"
     assert not shown.get("files")
     assert shown["outputs"]["files"] == 2
-    refused(files.run("quarantine", "adopt", row["quarantine_id"]), "dropped")
+    refused(files.run("quarantine", "adopt", row["quarantine_id"], "--yes"), "dropped")
     assert made(gates, 1) not in contents(files)
     assert "not needed" in files.explained(task_id)

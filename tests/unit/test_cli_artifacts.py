@@ -300,6 +300,13 @@ def test_show_lists_the_files_that_would_come_in(tenure: CommandLine, bundle: Bu
     assert "2" in tenure("quarantine", "list").out
 
 
+def test_show_writes_every_moment_as_a_date(tenure: CommandLine) -> None:
+    tenure.fleet.rows["quarantine"] = [rejected(None, files_until_ms=START_MS + 1)]
+    printed = tenure("quarantine", "show", "q1")
+    assert "2023-11-1" in next(line for line in printed.out.splitlines() if line.startswith("files_until_ms"))
+    assert str(START_MS)[:6] not in printed.out
+
+
 def test_show_says_when_the_files_are_gone(tenure: CommandLine, bundle: Bundle) -> None:
     tenure.fleet.store.remove(bundle.manifest.digest)
     tenure.fleet.rows["quarantine"] = [rejected(bundle)]
@@ -323,7 +330,7 @@ def deciding(capsys: pytest.CaptureFixture[str], **decision: Any) -> CommandLine
 
 def test_adopting_waits_for_the_decision(capsys: pytest.CaptureFixture[str]) -> None:
     tenure = deciding(capsys, state="ADOPTED", decided_by="ann", adopted_fence=12)
-    printed = tenure("quarantine", "adopt", "q1", "--note", "it is right")
+    printed = tenure("quarantine", "adopt", "q1", "--yes", "--note", "it is right")
     assert printed.code == 0, printed.err
     assert Adopt(quarantine_id="q1", note="it is right") in tenure.fleet.asked
     assert f"Task {TASK} has SUCCEEDED by this result, under fence 12. Decided by ann." in printed.out
@@ -331,7 +338,7 @@ def test_adopting_waits_for_the_decision(capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.parametrize("decision", [{"refusal": "outputs_damaged"}, {"state": "DROPPED"}])
 def test_an_adoption_that_is_refused_is_code_2(capsys: pytest.CaptureFixture[str], decision: Any) -> None:
-    printed = deciding(capsys, **decision)("quarantine", "adopt", "q1")
+    printed = deciding(capsys, **decision)("quarantine", "adopt", "q1", "--yes")
     one_line(printed, 2, "was not adopted", next(iter(decision.values())))
 
 
@@ -339,6 +346,17 @@ def test_dropping_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
     tenure = deciding(capsys)
     assert tenure("quarantine", "drop", "q1", "--yes").out == "quarantine_id=q1  state=DROPPED\n"
     assert Drop(quarantine_id="q1") in tenure.fleet.asked
+
+
+@pytest.mark.parametrize("typed", ["", "n\n", "y\n"])
+@pytest.mark.parametrize("command", ["adopt", "drop"])
+def test_where_nobody_can_be_asked_nothing_is_decided(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str, typed: str
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+    tenure = deciding(capsys, state="ADOPTED", adopted_fence=12)
+    one_line(tenure("quarantine", command, "q1"), 2, "give --yes")
+    assert not any(isinstance(one, Adopt | Drop) for one in tenure.fleet.asked)
 
 
 def test_a_person_is_asked_first(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,4 +375,5 @@ def test_a_person_is_asked_first(capsys: pytest.CaptureFixture[str], monkeypatch
 
 def test_a_quarantined_result_that_does_not_exist(tenure: CommandLine) -> None:
     for command in ("show", "adopt", "drop"):
-        one_line(tenure("quarantine", command, "nothing"), 2, "nothing")
+        given = () if command == "show" else ("--yes",)
+        one_line(tenure("quarantine", command, "nothing", *given), 2, "nothing")
