@@ -43,11 +43,14 @@ def checked(blob: Blob, chunks: Iterable[bytes], skip: int = 0) -> Iterator[byte
         running.update(chunk)
         begin, size = size, size + len(chunk)
         if size > blob.size:
-            raise damaged(blob, f"more than its {blob.size} bytes are there")
+            # What is wrong is not known, the content or the size that was said: the rest is not read for that.
+            raise ArtifactDamaged(f"The content {_short(blob)} has more bytes than the {blob.size} said of it")
         if size == blob.size and running.hexdigest() != blob.digest:
             raise damaged(blob, "its bytes have another digest")
         if size > skip:
             yield chunk[max(skip - begin, 0) :]
+    if size < blob.size and running.hexdigest() == blob.digest:
+        raise ArtifactDamaged(f"The content {_short(blob)} has {size} bytes, fewer than the {blob.size} said of it")
     if size < blob.size:
         raise damaged(blob, f"only {size} of its {blob.size} bytes are there")
     if running.hexdigest() != blob.digest:  # an empty content has no last chunk
@@ -82,4 +85,8 @@ def file_chunks(descriptor: int, size: int, offset: int = 0) -> Iterator[bytes]:
 
 def damaged(blob: Blob, why: str) -> ArtifactDamaged:
     """The error that says what is wrong with a content."""
-    return ArtifactDamaged(f"The content {blob.digest[:12]}… is damaged: {why}")
+    return ArtifactDamaged(f"The content {_short(blob)} is damaged: {why}")
+
+
+def _short(blob: Blob) -> str:
+    return f"{blob.digest[:12]}…"

@@ -5,10 +5,10 @@ The store is opened when it is first needed, so a client that moves no files nee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from threading import Lock
 from typing import Final, TypeAlias, TypeVar, final
 
@@ -105,9 +105,10 @@ class Contents:
 
     def inputs(self, given: Mapping[str, Given]) -> tuple[Input, ...]:
         """The inputs as an envelope names them, uploaded first where they are paths. Raises as `upload` does."""
+        named = [(_input(path, Blob(digest="0" * 64, size=0)), content) for path, content in sorted(given.items())]
+        refuse_nested(given)  # a wrong name costs no upload
         found: list[Input] = []
-        for path, content in sorted(given.items()):
-            checked = _input(path, Blob(digest="0" * 64, size=0))  # a wrong name costs no upload
+        for checked, content in named:
             ready = content if isinstance(content, Blob | Bundle) else self.upload(content)
             found.append(checked.model_copy(update={"content": ready}))
         return tuple(found)
@@ -178,6 +179,18 @@ class Contents:
     def _place(self) -> Place:
         rest = (_DIGITS[self._entropy.below(len(_DIGITS))] for _ in range(_ID_LENGTH - len(_PLACE_PREFIX)))
         return Place(self._uploads, _PLACE_PREFIX + "".join(rest), 1, self._entropy.token(16))
+
+
+def refuse_nested(names: Iterable[str]) -> None:
+    """Raise `UsageError` when an input would lie inside another one, which has its own place for itself."""
+    known = frozenset(names)
+    for name in sorted(known):
+        outer = next((str(parent) for parent in PurePosixPath(name).parents if str(parent) in known), None)
+        if outer is not None:
+            raise UsageError(
+                f"the input {name!r} would lie inside the input {outer!r}",
+                "Give them names of which none lies in another, or give one folder that holds both",
+            )
 
 
 def _input(path: str, content: Blob | Bundle) -> Input:

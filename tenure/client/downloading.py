@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -57,7 +58,7 @@ class Download:
         self._force = force
 
     def bundle(self, files: Sequence[File], folder: Path) -> None:
-        """Put all files below `folder`, which is made when it is not there.
+        """Put all files below `folder`, which is made when it is not there; folders made for nothing are removed again.
 
         Raises:
             UsageError: a file is there already with other content, or something cannot be written; in the first case
@@ -65,17 +66,16 @@ class Download:
             ForbiddenPath: a link in `folder` leads elsewhere.
             UnknownArtifact, ArtifactError: see `checked_chunks`.
         """
+        made: list[Path] = []
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-            missing = [file for file in files if not self._is_there(file.blob, folder / file.path)]
-            for parent in {file.path.rpartition("/")[0] for file in missing}:
-                _make_folders(folder, parent)
-            remaining: Iterator[File] = iter(missing)
-            with ThreadPoolExecutor(_AT_ONCE) as fetchers:
-                while portion := list(islice(remaining, _PORTION)):
-                    list(fetchers.map(partial(self._fetch, folder), portion))
-        except OSError as error:
-            raise UsageError(f"{error.filename or folder} cannot be written: {error.strerror}") from error
+            self._bring(files, folder, made)
+        except BaseException as error:
+            for place in reversed(made):
+                with suppress(OSError):  # one that is not empty stays
+                    place.rmdir()
+            if isinstance(error, OSError):
+                raise UsageError(f"{error.filename or folder} cannot be written: {error.strerror}") from error
+            raise
 
     def file(self, blob: Blob, target: Path) -> None:
         """Put one object at `target`. Raises as `bundle` does."""
@@ -83,6 +83,17 @@ class Download:
         if not name:
             raise UsageError(f"{target} names no file")
         self.bundle([File(path=name, blob=blob)], target.parent)
+
+    def _bring(self, files: Sequence[File], folder: Path, made: list[Path]) -> None:
+        for place in reversed([folder, *folder.parents]):
+            _make_folder(place, made)
+        missing = [file for file in files if not self._is_there(file.blob, folder / file.path)]
+        for parent in sorted({file.path.rpartition("/")[0] for file in missing}):
+            _make_folders(folder, parent, made)
+        remaining: Iterator[File] = iter(missing)
+        with ThreadPoolExecutor(_AT_ONCE) as fetchers:
+            while portion := list(islice(remaining, _PORTION)):
+                list(fetchers.map(partial(self._fetch, folder), portion))
 
     def _is_there(self, blob: Blob, target: Path) -> bool:
         if not os.path.lexists(target):
@@ -116,13 +127,19 @@ class Download:
             draft.unlink(missing_ok=True)
 
 
-def _make_folders(folder: Path, parent: str) -> None:
+def _make_folder(place: Path, made: list[Path]) -> None:
+    if not place.is_dir():
+        place.mkdir(exist_ok=True)
+        made.append(place)
+
+
+def _make_folders(folder: Path, parent: str, made: list[Path]) -> None:
     place = folder
     for part in filter(None, parent.split("/")):
         place /= part
         if place.is_symlink():
             raise ForbiddenPath(f"{place} is a link and leads elsewhere", "Choose another folder")
-        place.mkdir(exist_ok=True)
+        _make_folder(place, made)
 
 
 def _digest_of(path: Path) -> str:

@@ -200,6 +200,33 @@ def test_damage_is_found_and_leaves_no_file(
     assert not [name for name in tree(tmp_path / "back") if ".tenure-" in name]
 
 
+def test_folders_that_were_made_for_nothing_are_removed_again(
+    contents: Contents, store: MemoryStore, folder: Path, tmp_path: Path
+) -> None:
+    bundle = contents.upload(folder)
+    assert isinstance(bundle, Bundle)
+    for file in contents.files(bundle):
+        store.remove(file.blob.digest)
+    (tmp_path / "mine").mkdir()
+    for target in (tmp_path / "new", tmp_path / "new" / "deep" / "er", tmp_path / "mine", tmp_path / "mine" / "x"):
+        with pytest.raises(UnknownArtifact):
+            contents.download(bundle, target)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "source"]
+    assert not list((tmp_path / "mine").iterdir())
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+def test_a_content_whose_size_was_said_wrong_is_not_called_damaged(
+    contents: Contents, folder: Path, change: int
+) -> None:
+    blob = contents.upload(folder / "run.sh")
+    assert isinstance(blob, Blob)
+    said = Blob(digest=blob.digest, size=blob.size + change)
+    with pytest.raises(ArtifactDamaged, match=f"{said.size} .*said of it") as caught:
+        list(contents.read(said))
+    assert "is damaged" not in str(caught.value)
+
+
 # --- tasks ------------------------------------------------------------------------------------------------------------
 
 
@@ -249,6 +276,18 @@ def test_an_input_stays_below_its_folder(fleet: ScriptedFleet, client: Client, p
     with pytest.raises(UsageError, match="an input cannot be called"):
         client.using(inputs={path: __file__})
     assert not fleet.asks
+
+
+@pytest.mark.parametrize("names", [["d", "d/x"], ["a/b/c", "a"], ["a", "a-b", "a/b"]])
+def test_an_input_lies_in_no_other(fleet: ScriptedFleet, client: Client, store: MemoryStore, names: list[str]) -> None:
+    with pytest.raises(UsageError, match="would lie inside"):
+        client.using(inputs=dict.fromkeys(names, __file__))
+    assert not fleet.asks
+    assert not list(store.objects())
+
+
+def test_names_that_only_begin_alike_are_no_trouble(client: Client) -> None:
+    client.using(inputs={"a": __file__, "a.b": __file__, "ab/a": __file__})
 
 
 def in_xml(client: Client) -> None:
