@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from typing import Any, Final, cast
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
 from tenure.errors import PayloadTooLarge, ResultNotJson
 from tenure.protocol.message import MAX_VALUE_BYTES
+from tenure.protocol.texts import is_utf8
 
 
 class NotJson(ValueError):
@@ -46,8 +48,8 @@ def dump(value: object) -> str:
         text = _ENCODER.encode(value)
     except _CANNOT:
         text = _dump_rich(value)
-    if not text.isascii():
-        _refuse_lone_surrogates(text)
+    if not text.isascii() and not is_utf8(text):
+        raise NotJson("a text in it holds half of a surrogate pair")
     return text
 
 
@@ -64,7 +66,7 @@ def parse(text: str) -> Any:  # noqa: ANN401 - whatever the JSON text says
     except json.JSONDecodeError as error:
         raise NotJson(f"no valid JSON at character {error.pos}") from None
     except (ValueError, RecursionError) as error:
-        raise NotJson(_reason(error)) from None
+        raise NotJson(reason(error)) from None
 
 
 def to_json(value: object) -> str:
@@ -88,24 +90,27 @@ def to_json(value: object) -> str:
     return text
 
 
-def _dump_rich(value: object) -> str:
-    try:
-        return _ENCODER.encode(to_jsonable_python(value))
-    except (*_CANNOT, PydanticSerializationError) as error:
-        place = _place_of_non_finite(value)
-        raise NotJson(f"NaN or Infinity{place}" if place is not None else _reason(error)) from None
-
-
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
+    """What a library says against a value or a text, in our words."""
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     text = str(error)
+    if text.startswith("Exceeds the limit"):
+        return f"it holds a number of more than {sys.get_int_max_str_digits()} digits"
     if text.startswith("Out of range float"):
         return "it holds NaN or Infinity"
     if text.startswith("Unable to serialize unknown type: "):
         name = text.removeprefix("Unable to serialize unknown type: ").removeprefix("<class '").removesuffix("'>")
         return f"it holds a value of type {name}"
     return text.partition("\n")[0][:200]
+
+
+def _dump_rich(value: object) -> str:
+    try:
+        return _ENCODER.encode(to_jsonable_python(value))
+    except (*_CANNOT, PydanticSerializationError) as error:
+        place = _place_of_non_finite(value)
+        raise NotJson(f"NaN or Infinity{place}" if place is not None else reason(error)) from None
 
 
 def _place_of_non_finite(value: object, depth: int = 0) -> str | None:
@@ -122,10 +127,3 @@ def _place_of_non_finite(value: object, depth: int = 0) -> str | None:
         return None
     inner = ((key, _place_of_non_finite(part, depth + 1)) for key, part in parts)
     return next(((f" at [{key!r}]" + place.removeprefix(" at ")) for key, place in inner if place is not None), None)
-
-
-def _refuse_lone_surrogates(text: str) -> None:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise NotJson("a text in it holds half of a surrogate pair") from None

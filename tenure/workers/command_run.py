@@ -147,7 +147,9 @@ class CommandRun:
         if self._step is not Step.RUNNING:
             return []
         if self._action.work.form == "lines":
-            report = {**report, "result": self._voice.result}
+            unread = self._voice.unread
+            damaged = f"its line with the result cannot be read: {unread}" if unread else ""
+            report = {**report, "result": self._voice.result, "damaged": damaged}
         end = tree_ended(self._place.slot, report, self._action, [], self._launch.options.max_value_bytes)
         if end.outcome is not None and end.outcome.failure is None and self._place.has_outputs():
             return self._collect(end)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from tenure.workers.inputs import ProgressMade
 from tenure.workers.progress_lines import read_line
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tenure.workers.progress_lines import ProgramLine
     from tenure.workers.saves import Saves
     from tenure.workers.workplace import Workplace
+
+_RESULT: Final = '"result"'
 
 
 @final
@@ -30,6 +32,8 @@ class ProgramVoice:
         self._has_complained = False
         self.result: str | None = None
         """The JSON text of the last result that was told."""
+        self.unread = ""
+        """What was wrong with the last line that looked like one with a result, and could not be read."""
 
     def told(self, lines: Sequence[str]) -> list[Input]:
         """Take these lines; of several that say how far the program is, the core is told what they say together."""
@@ -39,6 +43,8 @@ class ProgramVoice:
                 line = read_line(text, form=self._form)
                 has_progress = has_progress or line.has_progress
                 self._take(line)
+                if line.problem and line.result is None and _RESULT in text:
+                    self.unread = line.problem
         if not has_progress:
             return []
         return [ProgressMade(self._place.slot, self._place.call, *self._progress)]

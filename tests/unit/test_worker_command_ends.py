@@ -108,6 +108,12 @@ def test_each_bad_result_has_its_own_failure(form: str, report: dict[str, Any], 
     assert failure_of(form, **report)[0] is kind
 
 
+def test_a_number_of_too_many_digits_is_told_in_our_words() -> None:
+    kind, message = failure_of("folder", result="9" * 6_000)
+    assert kind is FailureKind.INVALID_RESULT
+    assert message.endswith("it holds a number of more than 4300 digits")
+
+
 def test_notes_say_what_a_good_value_does_not() -> None:
     assert notes_on(GOOD) == ()
     notes = notes_on({**GOOD, "left": 1, "left_out": [5, 2]})

@@ -282,6 +282,40 @@ def test_the_last_result_line_counts(tmp_path: Path) -> None:
     assert [(chunk.stream, chunk.text) for chunk in trial.log] == [(1, "hello\n")]
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('{"result": NaN}', "NaN"),
+        ('{"result": "\\ud800"}', "half of a surrogate pair"),
+        ('{"result": ' + "1" * 5_000 + "}", "more than 4300 digits"),
+        ('{"result": ' + "[" * 20_000 + "]" * 20_000 + "}", "nested too deeply"),
+        ('{"result": ', "no valid JSON"),
+    ],
+    ids=["nan", "half-pair", "digits", "nested", "cut-off"],
+)
+def test_a_result_that_cannot_be_read_is_told_with_what_is_wrong(tmp_path: Path, line: str, words: str) -> None:
+    trial = Trial(tmp_path, work=LINES).begin()
+    trial.tell(line, '{"message": 3}')
+    trial.end_program(result=None)
+    outcome = trial.seen.end().outcome
+    assert outcome is not None
+    assert outcome.failure is not None
+    assert outcome.failure.kind is FailureKind.INVALID_RESULT
+    assert "its line with the result cannot be read: " in outcome.failure.message
+    assert words in outcome.failure.message
+
+
+@pytest.mark.parametrize("line", ['{"message": 3}', '{"log": "\\"result\\"", "fraction": "x"}'])
+def test_a_bad_line_without_a_result_is_not_taken_for_one(tmp_path: Path, line: str) -> None:
+    trial = Trial(tmp_path, work=LINES).begin()
+    trial.tell(line)
+    trial.end_program(result=None)
+    outcome = trial.seen.end().outcome
+    assert outcome is not None
+    assert outcome.failure is not None
+    assert "it printed no line with a result" in outcome.failure.message
+
+
 def test_words_of_two_writers_share_one_line_of_positions(tmp_path: Path) -> None:
     trial = Trial(tmp_path, work=LINES).begin()
     trial.run.printed([(2, 0, "abc")])
