@@ -15,7 +15,7 @@ from typing import Final, final
 
 from tenure.broker.base import ClientBroker
 from tenure.clock import Clock, Entropy
-from tenure.errors import BrokerError, BrokerRefused, CoordinatorUnreachable, StreamMissing, TenureError
+from tenure.errors import BrokerError, BrokerRefused, CoordinatorUnreachable, StreamMissing, TenureError, UsageError
 from tenure.protocol.client_messages import REQUEST, Ask, Reply, Request
 
 OnReply = Callable[[Reply], None]
@@ -97,7 +97,7 @@ class Exchange:
         now_ms = self._clock.elapsed_ms()
         # Not due at once, or the reading thread would send it a second time while this one sends it.
         due_ms = now_ms + identity.resend_ms
-        pending = Pending(request_id, REQUEST.dump_json(request), on_reply, asked_ms=now_ms, due_ms=due_ms)
+        pending = Pending(request_id, _bytes_of(request), on_reply, asked_ms=now_ms, due_ms=due_ms)
         with self._lock:
             self._pending[request_id] = pending
         self._send(pending)
@@ -198,3 +198,12 @@ class Exchange:
             still_waiting = self._pending.pop(pending.request_id, None)
         if still_waiting is not None:
             pending.future.set_exception(error)
+
+
+def _bytes_of(request: Request) -> bytes:
+    try:
+        return REQUEST.dump_json(request)
+    except ValueError:  # of pydantic: nothing else in a request has no JSON form
+        raise UsageError(
+            "the request cannot be sent: a text in it holds half of a surrogate pair", "Give texts that are UTF-8"
+        ) from None

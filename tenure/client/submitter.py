@@ -21,6 +21,7 @@ from tenure.handlers.options import TaskDefaults
 from tenure.protocol.client_messages import Admitted, Item, Reply, Submit
 from tenure.protocol.envelope import Scope, Work
 from tenure.protocol.states import TERMINAL_TASK_STATES, TaskState
+from tenure.protocol.texts import is_utf8
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -236,7 +237,9 @@ class _Pipeline:
 
 
 def checked_key(key: str) -> str:
-    """The key, or a UsageError when it is too long."""
+    """The key, or a UsageError when it is too long or is no UTF-8."""
+    if not is_utf8(key):
+        raise UsageError("the key holds half of a surrogate pair", "Choose one of plain letters")
     if len(key) > _LONGEST_KEY:
         raise UsageError(f"the key is {len(key)} characters long", f"Choose one of at most {_LONGEST_KEY}")
     return key

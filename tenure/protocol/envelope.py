@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, cast
 
 from pydantic import Field, TypeAdapter, model_validator
 
-from tenure.errors import PayloadTooLarge
+from tenure.errors import PayloadTooLarge, UsageError
 from tenure.protocol.artifact import Input
 from tenure.protocol.message import MAX_ENVELOPE_BYTES, MAX_INT, Message, Milliseconds, Name, Text, decode
+from tenure.protocol.texts import is_utf8
 from tenure.protocol.timing import DEFAULT_LEASE_TTL_MS, MAX_LEASE_TTL_MS, MIN_LEASE_TTL_MS
 
 Pairs = tuple[tuple[str, str], ...]
@@ -150,15 +151,35 @@ def encode(envelope: Envelope) -> bytes:
     """The envelope's canonical bytes: sorted keys, no spaces, defaults left out (RFC 8785 on float-free models).
 
     Raises:
+        UsageError: a text in it cannot be written in UTF-8.
         PayloadTooLarge: the bytes are over `MAX_ENVELOPE_BYTES`.
     """
     fields = envelope.model_dump(mode="json", exclude_defaults=True)
     fields["work"]["kind"] = envelope.work.kind
-    raw = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    try:
+        raw = text.encode()
+    except UnicodeEncodeError:
+        message = f"the task cannot be sent: {_place_beyond_utf8(fields)} holds half of a surrogate pair"
+        raise UsageError(message, "Give texts that are UTF-8") from None
     if len(raw) > MAX_ENVELOPE_BYTES:
         message = f"the task's envelope is {len(raw)} bytes, over the limit of {MAX_ENVELOPE_BYTES}"
         raise PayloadTooLarge(message, "Pass a path or a reference instead of the data itself")
     return raw
+
+
+def _place_beyond_utf8(value: object, place: str = "") -> str:
+    """Where the first text is that cannot be written in UTF-8, like "work.argv.1"; "" when there is none."""
+    if isinstance(value, str):
+        return "" if is_utf8(value) else place
+    if isinstance(value, dict):
+        parts = cast("dict[object, object]", value)
+    elif isinstance(value, list):
+        parts = dict[object, object](enumerate(cast("list[object]", value)))
+    else:
+        return ""
+    found = (_place_beyond_utf8(part, f"{place}.{name}".lstrip(".")) for name, part in parts.items())
+    return next(filter(None, found), "")
 
 
 def digest(raw: bytes) -> str:

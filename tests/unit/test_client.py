@@ -56,6 +56,42 @@ def half(envelope: Envelope) -> str:
 # --- submitting ----------------------------------------------------------------------------------
 
 
+NO_TEXT: list[Callable[[Client], object]] = [
+    lambda client: client.command(["echo", "a\udcffb"]),
+    lambda client: client.command(["echo"], env={"A": "\udcff"}),
+    lambda client: client.command(["cat"], stdin="\ud800"),
+    lambda client: client.command(["train"], form="folder", parameters={"a": "\udcff"}),
+    lambda client: client.submit("tasks:f", "\udcff"),
+    lambda client: client.submit("tasks:f", a="\udcff"),
+    lambda client: client.submit("tasks:f", **{"\udcff": 1}),
+    lambda client: client.using(labels={"r": "\udcff"}).submit("tasks:f"),
+    lambda client: client.using(labels={"\udcff": "r"}).command(["echo"]),
+    lambda client: client.using(label="\udcff").submit("tasks:f"),
+    lambda client: client.using(key="\udcff").command(["echo"]),
+    lambda client: client.using().submit_many([Call("tasks:f", key="\udcff")]),
+    lambda client: client.using(run="\udcff"),
+    lambda client: client.using(campaign="\udcff"),
+    lambda client: client.using(worker="\udcff").submit("tasks:f"),
+    lambda client: client.using(capability="\udcff").submit("tasks:f"),
+    lambda client: client.using(secrets=["\udcff"]).submit("tasks:f"),
+    lambda client: client.ask(Query(what="tasks", where=(("run", "\udcff"),))),
+]
+
+
+@pytest.mark.parametrize("submits", NO_TEXT)
+def test_texts_that_are_not_utf8_are_refused_before_anything_is_sent(
+    fleet: ScriptedFleet, client: Client, submits: Callable[[Client], object]
+) -> None:
+    with pytest.raises(UsageError):
+        submits(client)
+    assert not fleet.asks
+
+
+def test_a_text_that_is_not_utf8_is_named(client: Client) -> None:
+    with pytest.raises(UsageError, match=r"work\.argv\.1 holds half"):
+        client.command(["echo", "a\udcffb"])
+
+
 def test_a_submitted_call_gives_its_value(fleet: ScriptedFleet, client: Client) -> None:
     fleet.work = half
     handle = client.submit(exponent, 28.0)
