@@ -260,7 +260,7 @@ def _read_options(path: Path) -> dict[str, Any]:
         raise InvalidSettings(f"{name} is open to others than its owner", f"chmod 600 {path}")
     try:
         found: object = json.loads(raw) if len(raw) <= _MAX_OPTIONS_BYTES else None
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         # What is in it is not repeated: it holds secrets.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from tenure.cli.arguments import LocalPath
 from tenure.cli.desk import with_desk
 from tenure.cli.output import Column, moment
 from tenure.cli.records import Listing, limit_option, print_list, query, task_id_argument
@@ -57,7 +58,7 @@ def list_artifacts(desk: Desk, task_id: str | None, kind: str | None, limit: int
 
 @artifacts.command("get")
 @click.argument("what", metavar="TASK[:KIND][/PATH]|DIGEST")
-@click.option("--to", "target", type=click.Path(path_type=Path), metavar="PATH", help="The file or folder to make.")
+@click.option("--to", "target", type=LocalPath(path_type=Path), metavar="PATH", help="The file or folder to make.")
 @click.option("--force", is_flag=True, help="Replace files that are there already.")
 @with_desk
 def get(desk: Desk, what: str, target: Path | None, *, force: bool) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from tenure.cli.arguments import LocalPath
 from tenure.cli.broker_secure import secure
 from tenure.cli.desk import with_desk
 
@@ -21,11 +22,11 @@ _LEAST_MEMORY_MB: Final = 16
 
 
 @click.group(invoke_without_command=True)
-@click.option("--data", "folder", type=click.Path(path_type=Path), metavar="DIR", help="Where it keeps its data.")
+@click.option("--data", "folder", type=LocalPath(path_type=Path), metavar="DIR", help="Where it keeps its data.")
 @click.option(
     "--port", type=click.IntRange(0, 65_535), metavar="N", default=0, help="A loopback port; any free one by default."
 )
-@click.option("--unix-socket", type=click.Path(path_type=Path), metavar="PATH", help="Listen there in place of a port.")
+@click.option("--unix-socket", type=LocalPath(path_type=Path), metavar="PATH", help="Listen there in place of a port.")
 @click.option(
     "--max-memory",
     default="512MiB",

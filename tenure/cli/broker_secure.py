@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, final
 
 import click
 
+from tenure.cli.arguments import LocalPath
 from tenure.cli.desk import collect, with_desk
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class SecureForm:
     "--out",
     "folder",
     required=True,
-    type=click.Path(path_type=Path, file_okay=False),
+    type=LocalPath(path_type=Path, file_okay=False),
     metavar="DIR",
     help="Where coordinator.url, provisioner.url and operator.url are written, readable by their owner only.",
 )
@@ -44,7 +45,7 @@ class SecureForm:
     "--node-url-file",
     "nodes",
     multiple=True,
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=LocalPath(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
     help="Another server of this broker, such as a replica: each has users of its own. May be repeated.",
 )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, final
 import click
 
 from tenure.cli.allowances import AllowanceForm, allowance_options, with_allowances
+from tenure.cli.arguments import LocalPath
 from tenure.cli.desk import collect, store_options, with_desk
 from tenure.cli.owner import end_on_signal, end_with_owner, log_to_stderr, owner_option
 
@@ -29,7 +30,7 @@ class CoordinatorForm:
 
 @click.command(short_help="Run the coordinator of a fleet.")
 @click.option(
-    "--database", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="The fleet's database."
+    "--database", type=LocalPath(path_type=Path, dir_okay=False), metavar="FILE", help="The fleet's database."
 )
 @click.option("--campaigns-only", is_flag=True, help="Refuse submissions that name no campaign.")
 @allowance_options

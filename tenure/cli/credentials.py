@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, final
 
 import click
 
+from tenure.cli.arguments import LocalPath
 from tenure.errors import InvalidSettings, UsageError
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ _provisioner: Final = click.option(
     "provisioners",
     multiple=True,
     required=True,
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=LocalPath(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
     help="Holds the broker's address by a user that may make users; once for each node of the broker.",
 )
@@ -182,7 +183,7 @@ def credential_options(function: _C) -> _C:
     )
     out = click.option(
         "--out",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=LocalPath(path_type=Path, dir_okay=False),
         metavar="FILE",
         help="Write the address there, readable by its owner only; without it, it is shown once.",
     )

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import click
 
 from tenure.cli import failures
+from tenure.cli.arguments import LocalPath, require_texts, require_utf8
 from tenure.cli.output import Output, harmless
 from tenure.clock import SystemClock, SystemEntropy
 from tenure.errors import UsageError
@@ -148,6 +149,7 @@ class Desk:
 
 def _keep(context: click.Context, parameter: click.Parameter, value: _T) -> _T:
     """Put a shared option where the desk finds it, so that commands need not carry it through."""
+    require_utf8(parameter.get_error_hint(context), value)
     if value is not None:
         context.meta.setdefault(_KEPT, {})[str(parameter.name)] = value
     return value
@@ -176,11 +178,9 @@ _OPTIONS: Final = (
     _shared(
         "--broker-url", metavar="URL", callback=_without_password, help="The broker's address, without a password."
     ),
-    _shared(
-        "--broker-url-file", metavar="FILE", type=click.Path(path_type=Path), help="A file that holds the address."
-    ),
+    _shared("--broker-url-file", metavar="FILE", type=LocalPath(path_type=Path), help="A file that holds the address."),
     _shared("--namespace", metavar="NAME", help="The fleet's name on the broker."),
-    _shared("--settings", metavar="FILE", type=click.Path(path_type=Path), help="In place of ./tenure.toml."),
+    _shared("--settings", metavar="FILE", type=LocalPath(path_type=Path), help="In place of ./tenure.toml."),
 )
 
 
@@ -191,7 +191,7 @@ _STORE_OPTIONS: Final = (
     _shared(
         "--artifacts-options-file",
         metavar="FILE",
-        type=click.Path(path_type=Path),
+        type=LocalPath(path_type=Path),
         help="Options of that store as JSON, such as its keys.",
     ),
 )
@@ -211,6 +211,7 @@ def with_desk(function: Callable[Concatenate[Desk, _P], _R]) -> Callable[_P, _R]
     @functools.wraps(function)
     def at_desk(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         context = click.get_current_context()
+        require_texts(context)
         session = context.find_object(Session) or Session()
         try:
             with Desk(session, context.meta.get(_KEPT, {})) as desk:

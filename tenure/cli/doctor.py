@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import click
 
+from tenure.cli.arguments import LocalPath
 from tenure.cli.desk import collect, store_options, with_desk
 from tenure.cli.failures import FLEET_COULD_NOT
 from tenure.cli.output import colour_of
@@ -33,15 +34,15 @@ class DoctorForm:
 
 
 @click.command(short_help="Check broker, coordinator, store of files, workers, permissions.")
-@click.option("--database", type=click.Path(path_type=Path), metavar="FILE", help="A database on this host to look at.")
+@click.option("--database", type=LocalPath(path_type=Path), metavar="FILE", help="A database on this host to look at.")
 @click.option(
-    "--secrets-dir", type=click.Path(path_type=Path), metavar="DIR", help="A worker's folder of secrets to look at."
+    "--secrets-dir", type=LocalPath(path_type=Path), metavar="DIR", help="A worker's folder of secrets to look at."
 )
 @click.option(
     "--provisioner-url-file",
     "provisioners",
     multiple=True,
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=LocalPath(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
     help="Also compare the broker's users with what is on record; once for each node of the broker.",
 )

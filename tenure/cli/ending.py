@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from tenure.cli.arguments import LocalPath
 from tenure.cli.desk import with_desk
 from tenure.cli.output import Column
 from tenure.cli.records import task_id_argument
@@ -54,7 +55,7 @@ def wait(desk: Desk, task_ids: tuple[str, ...], timeout: str | None) -> int:
 @_timeout
 @click.option(
     "--outputs",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=LocalPath(path_type=Path, file_okay=False),
     metavar="DIR",
     help="Put the files that the task has left into this folder.",
 )

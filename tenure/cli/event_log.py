@@ -119,7 +119,7 @@ def _pages(desk: Desk, only: EventFilter, limit: int, *, newest_first: bool) -> 
 def _parsed(path: Path, number: int, text: str) -> Line:
     try:
         line = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         line = None
     if not isinstance(line, dict):
         raise UsageError(f"line {number} of {path} is no line of an export", "Make one with `tenure events export`")

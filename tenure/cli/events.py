@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 import click
 
 from tenure.cli import event_log
+from tenure.cli.arguments import LocalPath
 from tenure.cli.desk import with_desk
 from tenure.cli.drafts import whole_file
 from tenure.cli.output import Column, counted, moment
@@ -34,7 +35,7 @@ COLUMNS: Final = (
     Column("REASON", "reason", spare=1),
     Column("TEXT", "text"),
 )
-_FILE: Final = click.Path(path_type=Path, dir_okay=False)
+_FILE: Final = LocalPath(path_type=Path, dir_okay=False)
 
 
 @click.group()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 import click
 
+from tenure.cli.arguments import LocalPath
 from tenure.errors import InvalidSettings
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ _OPTIONS: Final = (
     ),
     click.option(
         "--secrets-dir",
-        type=click.Path(path_type=Path, file_okay=False),
+        type=LocalPath(path_type=Path, file_okay=False),
         metavar="DIR",
         help="Secrets that tasks may name: one file each, called like the secret, readable by its owner only.",
     ),

@@ -24,7 +24,7 @@ WRONG_USE: Final = 2
 FLEET_COULD_NOT: Final = 3
 NOBODY_READS: Final = 141
 
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NOT_WRITTEN: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EBADF})
 
 
 class Failure(NamedTuple):
@@ -79,6 +79,11 @@ def wants_json(arguments: Sequence[str]) -> bool:
     return "--json" in own
 
 
+def closed_stdout() -> OSError:
+    """The error of a process that was started without a standard output (`>&-`)."""
+    return OSError(errno.EBADF, "standard output is closed")
+
+
 def silence_stdout() -> None:
     """Let what is still buffered go nowhere, so that the interpreter does not complain when it flushes at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -111,5 +116,5 @@ def _invalid(error: Exception) -> Failure | None:
 
 def _system(error: OSError) -> Failure:
     place = f"{error.filename}: " if error.filename else ""
-    exit_code = FLEET_COULD_NOT if error.errno in _FULL else WRONG_USE
+    exit_code = FLEET_COULD_NOT if error.errno in _NOT_WRITTEN else WRONG_USE
     return Failure("system", f"{place}{error.strerror}", "", exit_code)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import click
 
+from tenure.cli.arguments import OrPath
 from tenure.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ input_option: Final = click.option(
     "--input",
     "inputs",
     multiple=True,
+    type=OrPath(),
     metavar="[NAME=]PATH",
     help="A file or folder that the task finds at inputs/NAME; also NAME=sha256:DIGEST:SIZE; repeatable.",
 )
@@ -57,11 +59,14 @@ class Wanted:
 
 def wanted(options: Sequence[str]) -> tuple[Wanted, ...]:
     """The inputs as given on the command line. Raises `UsageError`."""
+    from tenure.client.contents import refuse_nested
+
     found = tuple(map(_wanted, options))
     names = [one.name for one in found]
     double = next((name for name in names if names.count(name) > 1), None)
     if double is not None:
         raise UsageError(f"two inputs are called {double!r}", "Name them: --input NAME=PATH")
+    refuse_nested(names)
     return found
 
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from tenure.cli.arguments import LocalPath
 from tenure.cli.records import pairs
 from tenure.errors import InvalidSettings, UsageError, WritesDisabled
 
@@ -52,7 +53,7 @@ _OPTIONS: Final[tuple[Callable[[Callable[..., Any]], Callable[..., Any]], ...]] 
     ),
     click.option(
         "--launcher-file",
-        type=click.Path(path_type=Path, dir_okay=False),
+        type=LocalPath(path_type=Path, dir_okay=False),
         metavar="FILE",
         help="The launcher's options, as TOML.",
     ),

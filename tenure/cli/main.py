@@ -6,6 +6,7 @@ answered as at any other time.
 
 from __future__ import annotations
 
+import os
 import sys
 
 TYPE_CHECKING = False
@@ -28,10 +29,19 @@ def main() -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        _replace_closed()
         code = run(sys.argv[1:])
     except KeyboardInterrupt:
         code = _INTERRUPTED
     sys.exit(code)
+
+
+def _replace_closed() -> None:
+    """Let standard input and error that are closed be empty and go nowhere; no file of ours gets their numbers then."""
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115 - for as long as the process lives
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - as above
 
 
 def run(arguments: Sequence[str], session: Session | None = None) -> int:
@@ -48,6 +58,8 @@ def _answered(arguments: Sequence[str], session: Session | None) -> int:
     from tenure.cli import failures
 
     try:
+        if sys.stdout is None:
+            raise failures.closed_stdout()  # noqa: TRY301 - told like every other error
         from tenure.cli.commands import tenure
 
         code = _invoke(tenure, arguments, session)

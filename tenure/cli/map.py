@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, final
 
 import click
 
+from tenure.cli.arguments import LocalPath
 from tenure.cli.desk import collect, with_desk
 from tenure.cli.inputs import input_option, uploaded, wanted
 from tenure.cli.programs import ProgramForm, program_options
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from tenure.cli.map_work import CallTemplate, CommandTemplate
     from tenure.client.options import SubmitOptions
 
-_FILE: Final = click.Path(path_type=Path, dir_okay=False)
-_FOLDER: Final = click.Path(path_type=Path, file_okay=False)
+_FILE: Final = LocalPath(path_type=Path, dir_okay=False)
+_FOLDER: Final = LocalPath(path_type=Path, file_okay=False)
 
 
 @final

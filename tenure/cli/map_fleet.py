@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from tenure.cli.programs import run_program
 from tenure.client.calls import Call
-from tenure.errors import InvalidArguments, UsageError
+from tenure.errors import UsageError
 from tenure.protocol.client_messages import Query
 
 if TYPE_CHECKING:
@@ -75,12 +75,12 @@ class CallRows:
         return self._submitter.submit_many([self._call(keyed) for keyed in rows])
 
     def _call(self, keyed: Keyed) -> Call:
-        args, kwargs = self._template.arguments(keyed.row)
-        if self._template.handler is not None:
-            try:
+        try:
+            args, kwargs = self._template.arguments(keyed.row)
+            if self._template.handler is not None:
                 self._template.handler.parameters.bind(args, kwargs)
-            except InvalidArguments as error:
-                raise InvalidArguments(f"row {keyed.row.index + 1}: {error.message}", error.remedy) from error
+        except UsageError as error:
+            raise type(error)(f"row {keyed.row.index + 1}: {error.message}", error.remedy) from error
         return Call(self._template.function, tuple(args), kwargs, keyed.key)
 
 

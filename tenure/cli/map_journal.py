@@ -217,7 +217,7 @@ def base_key(key: str) -> str:
 def _run_of(header: bytes) -> str:
     try:
         found: object = json.loads(header)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "?"
     return str(cast("dict[str, object]", found).get("run", "?")) if isinstance(found, dict) else "?"
 
@@ -225,7 +225,7 @@ def _run_of(header: bytes) -> str:
 def _outcome_of(line: bytes) -> Outcome | None:
     try:
         key, task_id, attempt, state, value, error = json.loads(line)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         return None
     return Outcome(key, task_id, attempt, state, value, error) if line.endswith(b"\n") else None
 

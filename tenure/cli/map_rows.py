@@ -11,13 +11,16 @@ import csv
 import glob
 import hashlib
 import json
+import os
 from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
+from tenure.cli.arguments import with_bytes
 from tenure.errors import UsageError
+from tenure.protocol.texts import is_utf8
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -104,7 +107,7 @@ def _is_within(path: Path, own: frozenset[Path]) -> bool:
 
 def default_run(work: str, out: Path) -> str:
     """The run's name when none is given: the same work into the same file is the same run."""
-    return "map-" + hashlib.sha256(f"{work}\0{out.absolute()}".encode()).hexdigest()[:_RUN_CHARACTERS]
+    return "map-" + hashlib.sha256(os.fsencode(f"{work}\0{out.absolute()}")).hexdigest()[:_RUN_CHARACTERS]
 
 
 def _same(read: Path, written: Path) -> bool:
@@ -162,6 +165,10 @@ def _file_rows(pattern: str, own: frozenset[Path]) -> Iterator[tuple[dict[str, s
     if not paths:
         raise UsageError(f"no file fits {pattern!r}", "Quote the pattern, so that the shell leaves it alone")
     for path in paths:
+        if not is_utf8(path):
+            raise UsageError(
+                f"the name of {with_bytes(path)} is not UTF-8", "Rename it, or let the pattern leave it out"
+            )
         found = Path(path).stat()
         # A file that has changed is another row: its old result must not be taken for the new one's.
         yield {_PATH: path}, [found.st_size, found.st_mtime_ns]

@@ -111,11 +111,8 @@ class CallTemplate:
         if _takes_text(hint):
             return text
         if hint is None:
-            return json.loads(text) if _NUMBER.fullmatch(text) else text
-        try:
-            return json.loads(text)
-        except ValueError:
-            return text
+            return _json_or_text(text) if _NUMBER.fullmatch(text) else text
+        return _json_or_text(text)
 
 
 @final
@@ -176,7 +173,7 @@ class CommandTemplate:
         """What the program of one row finds as its parameters."""
         if not self._rows_are_parameters:
             return self._parameters
-        return {name: json.loads(text) if _NUMBER.fullmatch(text) else text for name, text in _said_by(row).items()}
+        return {name: _json_or_text(text) if _NUMBER.fullmatch(text) else text for name, text in _said_by(row).items()}
 
 
 def _said_by(row: Row) -> Mapping[str, str]:
@@ -203,10 +200,22 @@ def _typed(text: str, hint: object) -> object:
     """What a person typed: JSON when it is JSON, unless the parameter takes text and it is not a quoted one."""
     if _takes_text(hint) and not text.startswith('"'):
         return text
+    return _json_or_text(text)
+
+
+def _json_or_text(text: str) -> object:
+    """What a JSON text says; the text itself when it is none. Raises `UsageError` for JSON that cannot be read."""
+    from tenure.handlers.json_text import reason
+
     try:
         return json.loads(text)
-    except ValueError:
+    except json.JSONDecodeError:
         return text
+    except (ValueError, RecursionError) as error:
+        raise UsageError(
+            f"{text[:20]!r}, {len(text)} characters, is not JSON that can be read: {reason(error)}",
+            "Put it into a file, and give its path",
+        ) from None
 
 
 def _takes_text(hint: object) -> bool:

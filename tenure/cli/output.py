@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _GAP: Final = "  "
 _CONTROLS: Final = MappingProxyType(
     {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\t\n"}
+    | {0xDC00 + byte: f"\\x{byte:02x}" for byte in range(128, 256)}  # bytes of a file's name that are not UTF-8
 )
 _COLOURS: Final = (
     ({"SUCCEEDED", "COMPLETED", "ACTIVE", "APPROVED", "ok"}, "green"),
@@ -130,7 +131,9 @@ class Output:
 
     def json(self, value: object) -> None:
         """Print one JSON value."""
-        click.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str), file=self._stream)
+        text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+        # A path that is not UTF-8 holds halves of surrogate pairs: the escapes that take their place are JSON's own.
+        click.echo(text.encode(errors="backslashreplace").decode(), file=self._stream)
 
     def say(self, text: str, *, bold: bool = False, colour: str = "") -> None:
         """Print a line for people; nothing with `--json`."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, final
 
 import click
 
+from tenure.cli.arguments import OrPath, require_utf8
 from tenure.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,21 +37,27 @@ class ProgramForm:
 
     def parsed(self) -> object:
         """The parameters' value. Raises `UsageError`."""
+        from tenure.handlers.json_text import NotJson, parse
+
         text = self.parameters or "null"
         if text.startswith("@"):
             text = _read(Path(text[1:]))
+        require_utf8("--parameters", text)
         try:
-            return json.loads(text)
-        except ValueError as error:
+            return parse(text)
+        except NotJson as error:
             raise UsageError(
-                f"--parameters is not JSON: {error}", """Write it like '{"rate": 0.1}', or @FILE"""
+                f"--parameters is not JSON that can be read: {error}", """Write it like '{"rate": 0.1}', or @FILE"""
             ) from None
 
 
 def program_options(command: _F) -> _F:
     """Give a command the options of `ProgramForm`."""
     command = click.option(
-        "--parameters", metavar="JSON|@FILE", help="What the program finds under `parameters` in its task.json."
+        "--parameters",
+        type=OrPath(),
+        metavar="JSON|@FILE",
+        help="What the program finds under `parameters` in its task.json.",
     )(command)
     return click.option(
         "--form",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
+from tenure.cli.arguments import LocalPath
 from tenure.cli.desk import collect, store_options, with_desk
 from tenure.cli.execution import ExecutionForm, execution_options
 from tenure.cli.launching import LaunchForm, executor_command, launcher_tables
@@ -42,7 +43,7 @@ _TTL_MS: Final = 30_000
 @click.option("--example", is_flag=True, help="For a made-up task, with all that the substrate must have; asks nobody.")
 @click.option(
     "--launcher-file",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=LocalPath(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="The launcher's options, as TOML.",
 )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import click
 
+from tenure.cli.arguments import LocalPath
 from tenure.cli.desk import collect, store_options, with_desk
 from tenure.cli.execution import ExecutionForm, execution_of, execution_options, site_for, worker_connector
 from tenure.cli.failures import FLEET_COULD_NOT
@@ -53,7 +54,7 @@ class RunForm:
 
 @click.command(hidden=True, short_help="Run one assignment; launchers call this.")
 @click.option("--ticket", metavar="JSON", help="Which assignment it is; `-` reads it from standard input.")
-@click.option("--ticket-file", type=click.Path(path_type=Path), metavar="FILE", help="A file that holds the ticket.")
+@click.option("--ticket-file", type=LocalPath(path_type=Path), metavar="FILE", help="A file that holds the ticket.")
 @click.option(
     "--patience", default="2m", show_default=True, metavar="DURATION", help="How long its claim may stay unanswered."
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, final
 
 import click
 
+from tenure.cli.arguments import require_utf8
 from tenure.cli.records import amounts, pairs
 
 if TYPE_CHECKING:
@@ -142,6 +143,7 @@ class WithProgram(click.Command):
         if "--" in args:
             place = args.index("--")
             ctx.meta[_ARGV] = tuple(args[place + 1 :])
+            require_utf8("an argument of the program", ctx.meta[_ARGV])
             args = args[:place]
         return super().parse_args(ctx, args)
 

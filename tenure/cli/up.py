@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import click
 
+from tenure.cli.arguments import LocalPath
 from tenure.cli.desk import collect, store_options, with_desk
 from tenure.cli.modules import require_modules
 
@@ -66,11 +67,11 @@ class UpForm:
 @click.option("--allow", multiple=True, metavar="MODULE", help="A module whose functions may be called; repeatable.")
 @click.option("--capability", multiple=True, metavar="NAME", help='What the workers offer; "default" when not given.')
 @click.option(
-    "--data", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Where everything is kept."
+    "--data", type=LocalPath(path_type=Path, file_okay=False), metavar="DIR", help="Where everything is kept."
 )
 @click.option(
     "--secrets-dir",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=LocalPath(path_type=Path, file_okay=False),
     metavar="DIR",
     help="Secrets that tasks may name, one file each, readable by their owner only.",
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, final
 
 import click
 
+from tenure.cli.arguments import LocalPath
 from tenure.cli.desk import collect, store_options, with_desk
 from tenure.cli.execution import ExecutionForm, execution_of, execution_options, site_for, worker_connector
 from tenure.cli.launching import LaunchForm, launch_options, launching
@@ -57,7 +58,7 @@ class WorkerForm:
 @click.option("--label", multiple=True, metavar="KEY=VALUE", help="A label that tasks may ask for; repeatable.")
 @click.option("--resource", multiple=True, metavar="NAME=N", help="An amount that tasks may reserve; repeatable.")
 @click.option("--ttl", default=_DEFAULT_TTL, show_default=True, metavar="DURATION", help="How long it may be silent.")
-@click.option("--state-dir", type=click.Path(path_type=Path), metavar="DIR", help="Where it keeps its id and results.")
+@click.option("--state-dir", type=LocalPath(path_type=Path), metavar="DIR", help="Where it keeps its id and results.")
 @click.option(
     "--worker-id", metavar="NAME", help="Its durable id, with its site's name before it; made once when not given."
 )

@@ -74,6 +74,8 @@ def test_a_content_that_is_there_is_named_by_its_digest(tenure: CommandLine) -> 
         (["x=sha256:abc:12"], ["no reference", "64"]),
         (["x="], ["names no file"]),
         (["data.csv", "data.csv"], ["two inputs are called 'data.csv'"]),
+        (["x=folder", "x/y=folder"], ["'x/y' would lie inside the input 'x'"]),
+        (["x/y/z=data.csv", "x=folder"], ["'x/y/z' would lie inside the input 'x'"]),
     ],
 )
 def test_inputs_that_cannot_be_are_one_line_and_nothing_is_submitted(
