@@ -112,7 +112,7 @@ def test_there_are_options_that_take_paths() -> None:
 
 @pytest.mark.parametrize(("place", "option"), paths(root))
 def test_no_path_is_empty(tenure: CommandLine, place: tuple[str, ...], option: str) -> None:
-    needed = {("result",): [task_id(1)], ("artifacts", "get"): [task_id(1)]}.get(place, [])
+    needed = [task_id(1)] if place in {("result",), ("artifacts", "get")} else []
     one_line(tenure(*place, *needed, option, ""), f"'{option}'", "the path is empty")
 
 

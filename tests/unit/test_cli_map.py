@@ -137,7 +137,7 @@ def test_what_tasks_leave_is_no_row_of_the_next_start(tenure: CommandLine) -> No
 @pytest.mark.parametrize(
     ("out", "words"),
     [
-        ("", "must end in .csv or .jsonl"),
+        ("", "the path is empty"),
         ("out", "must end in .csv or .jsonl"),
         ("missing/out.csv", "the folder missing does not exist"),
     ],

@@ -54,7 +54,6 @@ def test_a_ticket_is_taken_as_an_argument_or_from_a_file(tmp_path: Path) -> None
         (TICKET.text().replace('"fence":1', '"fence":0'), "fence"),
         (TICKET.text().replace("{", '{"secret":1,', 1), "does not belong there"),
         (TICKET.text() + " " * 2_000, "over the limit"),
-        ("\udcff", "Invalid JSON"),
     ],
 )
 def test_a_ticket_that_cannot_be_read_is_one_line(tenure: CommandLine, given: str, text: str) -> None:

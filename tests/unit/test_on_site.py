@@ -3,7 +3,7 @@
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from subprocess import Popen
 
@@ -16,7 +16,7 @@ SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 
 @contextmanager
-def started(*, apart: bool) -> Iterator[Popen[bytes]]:
+def started(*, apart: bool) -> Generator[Popen[bytes]]:
     process = start_on_site(SLEEP, {}, apart=apart)
     try:
         yield process

@@ -58,9 +58,11 @@ FINISHED = _Job("finished", "w1", {BEGUN: True})
 )
 def test_a_job_is_stopped_once_it_has_begun_and_never_before(moments: Sequence[_Job], stops: int) -> None:
     left, sent = list(moments), list[str]()
-    link = SimpleNamespace(
-        job=lambda _: left.pop(0), send_stop=sent.append, no_such_job=_NoSuchJob, invalid_operation=_InvalidOperation
-    )
+
+    def job(_: str) -> _Job:
+        return left.pop(0)
+
+    link = SimpleNamespace(job=job, send_stop=sent.append, no_such_job=_NoSuchJob, invalid_operation=_InvalidOperation)
     launcher = RqLauncher(cast("RqLink", link), cast("Any", None), cast("Any", None))
     while left:
         launcher.cancel(Handle(launcher="rq", name="job-1"))
