@@ -96,7 +96,7 @@ MUTANTS: Final = (
         "an inbox without ids left is made anew",
         _INTAKE,
         "            self._broker.sites.forget_site(site, (), ())\n",
-        "",
+        "            pass\n",
     ),
     mutant(
         "endless_names",

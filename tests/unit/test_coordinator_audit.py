@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from tenure.coordinator import admission
 from tenure.coordinator.store.event_file import lines
+from tenure.coordinator.turn import Turn
+from tenure.errors import UsageError
 from tenure.protocol.audit_messages import EventFilter, Page, ReadEvents
 from tenure.protocol.chain import Anchor, Checker
 from tenure.protocol.client_messages import Decide
@@ -157,6 +160,20 @@ def test_a_request_that_is_refused_leaves_its_refusal_and_nothing_else(fleet: Sc
     (row,) = events(fleet, kind="request_refused")
     assert (row["principal"], row["reason"]) == ("person:default/eve", "key_conflict")
     assert len(events(fleet, kind="submitted")) == before
+
+
+def test_what_was_recorded_of_a_step_that_was_refused_after_that_is_not_on_record(
+    fleet: ScriptedFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(turn: Turn, *_: object) -> None:
+        turn.record("submitted", "It was submitted.")
+        raise UsageError("on second thoughts, no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(admission, "admit", refuse)
+        assert fleet.client.ask(fleet.client.submission(envelope())).refusal is not None
+    assert len(events(fleet, kind="request_refused")) == 1
+    assert events(fleet, kind="submitted") == []
 
 
 def test_one_principal_cannot_use_up_what_is_recorded_of_others(fleet: ScriptedFleet) -> None:

@@ -198,7 +198,7 @@ def test_a_site_gets_only_the_kinds_of_work_that_it_was_granted(fleet: ScriptedF
 
 def test_the_label_that_says_where_a_worker_is_comes_from_the_coordinator(fleet: ScriptedFleet) -> None:
     issue(fleet)
-    at_north(fleet, labels=(("room", "b12"), ("site", "south")))
+    at_north(fleet, slots=2, labels=(("room", "b12"), ("site", "south")))
     wanted = fleet.submit(requirements=Requirements(labels=(("room", "b12"), ("site", "north"))))
     claimed = fleet.submit(requirements=Requirements(labels=(("site", "south"),)))
 
