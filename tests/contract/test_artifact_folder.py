@@ -43,5 +43,5 @@ def test_an_object_with_more_in_it_than_its_name_says_is_damaged(tmp_path: Path)
     path = tmp_path / "objects" / blob.digest[:2] / blob.digest[2:]
     path.chmod(0o600)
     path.write_bytes(b"content and more")
-    with pytest.raises(ArtifactDamaged, match="more than its 7 bytes"):
+    with pytest.raises(ArtifactDamaged, match="more bytes than the 7"):
         verify(blob, store.read(blob))
