@@ -10,6 +10,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
@@ -147,7 +148,8 @@ def test_a_job_whose_site_misses_its_lease_is_reported_lost_and_is_not_silently_
 
     agent = psutil.Process(process.pid)
     for each in (agent, *agent.children(recursive=True)):
-        each.kill()
+        with suppress(psutil.NoSuchProcess):  # what the agent has started ends with it
+            each.kill()
     sites.wait_for(handle.task_id, "LOST", PATIENCE_S)
 
     told = sites.office.fine("explain", handle.task_id).out
