@@ -110,6 +110,18 @@ def test_an_executor_needs_a_parent_at_its_site_that_is_none_itself(
     assert (refusals(worker), granted(worker)) == ([reason], [])
 
 
+def test_a_worker_of_another_site_is_nobodys_executor(fleet: ScriptedFleet) -> None:
+    fleet.store.run("add_site", ("lab", "lab", 0))
+    fleet.restart()
+    fleet.worker("w1")
+    fleet.worker("lab.stray", site="lab", executor_of="w1", window=0)
+    known = fleet.coordinator._memory.fleet
+    stray = known.get("lab.stray")
+    assert stray is not None
+    assert stray.executor_of == "w1"
+    assert known.parent(stray) is None
+
+
 def test_a_worker_does_not_become_an_executor_nor_an_executor_another_ones(fleet: ScriptedFleet) -> None:
     parent, worker = fleet.worker("w1"), fleet.worker("w2")
     fleet.submit()
