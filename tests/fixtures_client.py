@@ -53,6 +53,8 @@ class ScriptedFleet:
         self.down: BrokerError | None = None
         self.down_until_ms = 2**60
         self.silent = False
+        self.while_sending: Callable[[], None] | None = None
+        """What happens between the begin and the end of each sending."""
         self.drop_replies = 0
         self.drop_notices = False
         self.refusal: Refusal | None = None
@@ -166,6 +168,8 @@ class ScriptedBroker:
         self._closed = False
 
     def ask(self, raw: bytes) -> None:
+        if self._fleet.while_sending is not None:
+            self._fleet.while_sending()
         self._check()
         self._fleet.take(raw)
 

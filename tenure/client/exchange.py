@@ -47,7 +47,8 @@ class Pending:
     request_id: str
     raw: bytes
     on_reply: OnReply | None
-    asked_ms: int
+    asked_ms: int | None = None
+    """Since when an answer is waited for; None while the thread that asks is still sending it for the first time."""
     due_ms: int = 0
     tries: int = 0
     problem: BrokerError | None = None
@@ -94,13 +95,13 @@ class Exchange:
         request = Request.model_construct(
             client_id=identity.client_id, request_id=request_id, principal=identity.principal, ask=ask
         )
-        now_ms = self._clock.elapsed_ms()
-        # Not due at once, or the reading thread would send it a second time while this one sends it.
-        due_ms = now_ms + identity.resend_ms
-        pending = Pending(request_id, _bytes_of(request), on_reply, asked_ms=now_ms, due_ms=due_ms)
+        pending = Pending(request_id, _bytes_of(request), on_reply)
+        began_ms = self._clock.elapsed_ms()
         with self._lock:
             self._pending[request_id] = pending
         self._send(pending)
+        # Until now the reading thread left it alone: it would send it twice, or give up what was never sent.
+        pending.asked_ms = began_ms if pending.problem else self._clock.elapsed_ms()
         return pending.future
 
     def collect(self, reply: Reply) -> Pending | None:
@@ -114,17 +115,19 @@ class Exchange:
     def upkeep(self) -> None:
         """Send again what is due, and give up what has waited too long."""
         with self._lock:
-            waiting = list(self._pending.values())
+            waiting = [
+                (pending, asked_ms) for pending in self._pending.values() if (asked_ms := pending.asked_ms) is not None
+            ]
         now_ms = self._clock.elapsed_ms()
         if now_ms - self._upkeep_ms > _ASLEEP_MS:
             # The host was suspended or this process stopped: that nobody answered meanwhile says nothing.
             self.news_ms = now_ms
         self._upkeep_ms = now_ms
-        for pending in waiting:
-            if self._is_hopeless(pending, now_ms):
+        for pending, asked_ms in waiting:
+            if self._is_hopeless(asked_ms, now_ms):
                 self._end(pending, self._verdict(pending))
             elif pending.due_ms <= now_ms and not self._send(pending):
-                self._postpone(waiting)
+                self._postpone(other for other, _ in waiting)
 
     def hurry(self) -> None:
         """Make every waiting request due now: the broker came back, and may have lost what it held."""
@@ -171,10 +174,10 @@ class Exchange:
         for pending in waiting:
             pending.due_ms = now_ms + _RETRY_MS + self._entropy.below(4 * _RETRY_MS)
 
-    def _is_hopeless(self, pending: Pending, now_ms: int) -> bool:
+    def _is_hopeless(self, asked_ms: int, now_ms: int) -> bool:
         patience_ms = self._identity.patience_ms
-        quiet_ms = now_ms - max(pending.asked_ms, self.news_ms)
-        return quiet_ms >= patience_ms or now_ms - pending.asked_ms >= patience_ms * _PATIENCE_PER_REQUEST
+        quiet_ms = now_ms - max(asked_ms, self.news_ms)
+        return quiet_ms >= patience_ms or now_ms - asked_ms >= patience_ms * _PATIENCE_PER_REQUEST
 
     def _verdict(self, pending: Pending) -> TenureError:
         namespace, patience_s = self._identity.namespace, self._identity.patience_ms / 1000

@@ -1,0 +1,66 @@
+"""What becomes of a request while the thread that asks is still sending it, for as long as that takes."""
+
+import pytest
+
+from tenure.client.exchange import Exchange, Identity
+from tenure.errors import BrokerRefused, BrokerUnreachable, CoordinatorUnreachable
+from tenure.protocol.client_messages import Cancel, Reply
+from tenure.testing import ManualClock, SeededEntropy
+from tests.fixtures_client import ScriptedFleet
+
+PATIENCE_MS = 10_000
+
+
+@pytest.fixture
+def fleet() -> ScriptedFleet:
+    fleet = ScriptedFleet(ManualClock())
+    fleet.silent = True
+    return fleet
+
+
+@pytest.fixture
+def exchange(fleet: ScriptedFleet) -> Exchange:
+    """Of a client whose every request takes twice its patience to be sent."""
+
+    def reading_goes_on() -> None:
+        for _ in range(8):
+            fleet.clock.advance_ms(PATIENCE_MS // 4)
+            if not fleet.asks:
+                slow.upkeep()
+
+    identity = Identity("me", "main", "me", patience_ms=PATIENCE_MS, resend_ms=1_000)
+    slow = Exchange(fleet.connect("me"), identity, fleet.clock, SeededEntropy(1))
+    fleet.while_sending = reading_goes_on
+    return slow
+
+
+def test_what_is_still_being_sent_is_neither_given_up_nor_sent_twice(fleet: ScriptedFleet, exchange: Exchange) -> None:
+    answer = exchange.post(exchange.next_id(), Cancel(task_ids=()))
+    exchange.upkeep()
+    assert not answer.done()
+    assert len(fleet.asks) == 1
+    assert exchange.collect(Reply(request_id="r1")) is not None
+
+
+def test_a_refusal_is_told_however_long_it_took(fleet: ScriptedFleet, exchange: Exchange) -> None:
+    fleet.down = BrokerRefused("wrong password")
+    answer = exchange.post(exchange.next_id(), Cancel(task_ids=()))
+    with pytest.raises(BrokerRefused, match="wrong password"):
+        answer.result(0)
+
+
+def test_patience_with_an_absent_broker_counts_the_first_try(fleet: ScriptedFleet, exchange: Exchange) -> None:
+    fleet.down = BrokerUnreachable("no route")
+    answer = exchange.post(exchange.next_id(), Cancel(task_ids=()))
+    assert not answer.done()
+    exchange.upkeep()
+    with pytest.raises(BrokerUnreachable, match="no route"):
+        answer.result(0)
+
+
+def test_patience_with_a_silent_coordinator_begins_when_it_was_sent(fleet: ScriptedFleet, exchange: Exchange) -> None:
+    answer = exchange.post(exchange.next_id(), Cancel(task_ids=()))
+    fleet.clock.advance_ms(PATIENCE_MS)
+    exchange.upkeep()
+    with pytest.raises(CoordinatorUnreachable):
+        answer.result(0)
