@@ -92,13 +92,15 @@ def test_a_broker_that_comes_back_in_time_is_no_error(fleet: ScriptedFleet, clie
 
 
 def test_news_about_other_things_keeps_a_slow_request_alive(fleet: ScriptedFleet) -> None:
-    fleet.silent = True
+    fleet.silent, fleet.time_passes = True, False
     with client_of(fleet, patience_ms=20_000) as client:
         answer = client._session.post(Cancel(task_ids=()))
         for _ in range(3):
-            pass_ms(fleet, 15_000)
+            fleet.clock.advance_ms(15_000)
             fleet.post(Notice(done=()))
+            wait_until(lambda: client._session._exchange.news_ms == fleet.clock.elapsed_ms(), "the news is read")
         assert not answer.done()
+        fleet.time_passes = True
         with pytest.raises(CoordinatorUnreachable):
             answer.result(10)
 
