@@ -4,7 +4,7 @@ An executor claims, renews and reports for itself, under the rules for every wor
 told by its parent too. What a parent says of an end decides nothing by itself: a lease is released early only when the
 parent says that the processes are proved gone *and* the executor is not heard any more. Otherwise it runs out like
 every lease. What was told is kept in memory, and forgotten with a restart: the parent tells it until it is `Judged`,
-and it is judged when it is decided, not before.
+and it is judged when it is decided, not before. That a second executor was started is kept for good.
 """
 
 from __future__ import annotations
@@ -87,8 +87,9 @@ def note_second(turn: Turn, worker: WorkerView, binding: Binding) -> None:
     What its parent proves from now on may be the end of this one, so it proves nothing about the other.
     """
     lease = turn.leases.get(binding.task_id)
-    if lease is not None and lease.fence == binding.fence and worker.executor_of:
+    if lease is not None and lease.fence == binding.fence and worker.executor_of and not lease.seconded:
         lease.seconded = True
+        turn.store.run("second_lease", (lease.task_id, lease.fence))
     if turn.memory.is_first_refusal(worker.worker_id, Reason.SECOND_EXECUTOR):
         text = (
             f"{worker.worker_id} was started too for attempt {binding.attempt} (fence {binding.fence}), and was "

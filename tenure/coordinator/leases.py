@@ -210,6 +210,7 @@ def load(store: Database, elapsed_ms: int) -> LiveLeases:
                 doubted_ms=elapsed_ms if row[18] else -1,
                 parent=row[19],
                 site=row[20],
+                seconded=bool(row[21]),
                 needs=envelope.requirements if envelope.requirements.directed else None,
             )
         )

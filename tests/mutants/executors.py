@@ -164,6 +164,13 @@ ENDS: Final = (
         ":",
     ),
     mutant(
+        "second_executor_forgotten",
+        "that a second executor was started is known to the next coordinator, too",
+        _EXECUTORS,
+        'turn.store.run("second_lease", (lease.task_id, lease.fence))',
+        "pass",
+    ),
+    mutant(
         "gone_while_its_files_are_read",
         "an executor that has reported its result is not judged by its end while the files are read",
         _EXECUTORS,

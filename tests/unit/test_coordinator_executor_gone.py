@@ -1,6 +1,8 @@
 """What a parent says of the end of its executors: what follows at once, later, and never."""
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -182,21 +184,41 @@ def test_an_end_that_the_executor_could_not_prove_is_not_proved_by_its_parent(fl
     assert fleet.records.leases(task) == ["EXPIRED"]
 
 
-def test_an_end_that_may_be_that_of_a_second_executor_proves_nothing(fleet: ScriptedFleet) -> None:
+@pytest.mark.parametrize("restart", [False, True])
+def test_an_end_that_may_be_that_of_a_second_executor_proves_nothing(fleet: ScriptedFleet, *, restart: bool) -> None:
     """A node is cut off, its pod is started again elsewhere, is refused and ends: the first one may run on."""
     parent = fleet.worker("w1")
     task = fleet.submit()
     launched, worker, _ = started(fleet, parent)
-    worker.alive = False
     second = executor(fleet, parent, launched, "x1")
     fleet.workers[-1].claim(second)
     fleet.workers[-1].alive = False
+    if restart:
+        fleet.restart()
+        fleet.live(1_000)
+    worker.alive = False
     parent.report(told(launched))
     fleet.live(EXPIRY_MS - 2_000)
     assert fleet.records.leases(task) == ["ACTIVE"]
     fleet.live(4_000)
 
     assert (fleet.records.leases(task), verdicts(parent)) == (["EXPIRED"], ["accepted"])
+
+
+def test_the_migration_takes_a_second_executor_from_the_events(fleet: ScriptedFleet) -> None:
+    parent = fleet.worker("w1")
+    first = fleet.submit()
+    launched, _, _ = started(fleet, parent)
+    other = fleet.submit()
+    started(fleet, fleet.worker("w2"))
+    fleet.workers[-1].claim(executor(fleet, parent, launched, "x1"))
+    fleet.live(1_000)
+    with closing(sqlite3.connect(fleet.options.database)) as database:
+        database.executescript("ALTER TABLE lease DROP COLUMN seconded; PRAGMA user_version = 10;")
+    fleet.restart()
+
+    seconded = {str(row[0]): row[21] for row in fleet.store.rows("live_leases")}
+    assert seconded == {first: 1, other: 0}
 
 
 def test_a_restart_forgets_what_was_told_and_is_told_again(fleet: ScriptedFleet) -> None:

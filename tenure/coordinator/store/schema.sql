@@ -167,6 +167,7 @@ CREATE TABLE lease (
     cause TEXT,
     parent TEXT NOT NULL DEFAULT '',
     site_id TEXT NOT NULL DEFAULT 'default',
+    seconded INTEGER NOT NULL DEFAULT 0 CHECK (seconded IN (0, 1)),
     PRIMARY KEY (task_id, fence)
 ) STRICT, WITHOUT ROWID;
 

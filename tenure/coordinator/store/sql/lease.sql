@@ -39,11 +39,15 @@ UPDATE lease SET epoch = ?, outbox = ? WHERE task_id = ? AND fence = ? AND state
 -- The broker has lost data while this offer was out, and it starts on its claim: somebody may be running it.
 UPDATE lease SET doubted = 1 WHERE task_id = ? AND fence = ? AND state = 'OFFERED';
 
+-- name: second_lease
+-- Another executor was started for it too: the end of one of them proves nothing about the other, for good.
+UPDATE lease SET seconded = 1 WHERE task_id = ? AND fence = ? AND state = 'ACTIVE';
+
 -- name: live_leases
 -- Every OFFERED or ACTIVE lease with what the loop keeps in memory about it.
 SELECT l.task_id, l.fence, l.attempt, l.digest, l.state, l.start, l.ttl_ms, l.capability, l.directed_to, l.epoch,
        l.outbox, l.worker_id, l.generation, l.nonce, l.after_beat, t.run, t.envelope, t.state, l.doubted, l.parent,
-       l.site_id
+       l.site_id, l.seconded
 FROM lease l JOIN task t ON t.task_id = l.task_id
 WHERE l.state IN ('OFFERED', 'ACTIVE') ORDER BY l.epoch, l.outbox;
 
