@@ -211,8 +211,8 @@ def test_the_migration_takes_a_second_executor_from_the_events(fleet: ScriptedFl
     launched, _, _ = started(fleet, parent)
     other = fleet.submit()
     started(fleet, fleet.worker("w2"))
-    fleet.workers[-1].claim(executor(fleet, parent, launched, "x1"))
-    fleet.live(1_000)
+    second = executor(fleet, parent, launched, "x1")
+    fleet.workers[-1].claim(second)
     with closing(sqlite3.connect(fleet.options.database)) as database:
         database.executescript("ALTER TABLE lease DROP COLUMN seconded; PRAGMA user_version = 10;")
     fleet.restart()
