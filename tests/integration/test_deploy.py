@@ -13,7 +13,9 @@ from typing import Any
 import click
 import pytest
 
+from tenure.broker.keys import DEFAULT_SITE
 from tenure.cli.commands import tenure
+from tenure.workers.identity import of_site
 from tests.kubernetes_objects import read_yaml
 from tests.waiting import wait_until
 
@@ -29,7 +31,9 @@ BATCH = DEPLOY / "slurm" / "tenure-workers.sbatch"
 
 WORKER = """#!/bin/sh
 printf '%s\\n' "$@" > "$HOME/arguments"
-mkdir -p "$TMPDIR/tenure-7/workers/slurm-5-2"
+folder="$TMPDIR/tenure-7/workers/$WORKER"
+mkdir -p "$folder"
+printf %s "$LEFT" > "$folder/spool.jsonl"
 trap 'echo drained > "$HOME/told"; exit 4' TERM
 : > "$HOME/ready"
 while :; do sleep 0.1; done
@@ -93,15 +97,18 @@ def test_systemd_takes_the_units(unit: Path, tmp_path: Path) -> None:
     assert (done.returncode, [line for line in done.stderr.splitlines() if unit.stem in line]) == (0, [])
 
 
-def test_the_batch_script_passes_the_end_on_and_waits_for_the_worker(tmp_path: Path) -> None:
-    worker = tmp_path / "worker"
+def run_batch_script(home: Path, worker_id: str, *, left: str) -> Path:
+    """Run it to its signalled end, with a worker that leaves `left` in its spool; the state folder that it had."""
+    worker = home / "worker"
     worker.write_text(WORKER)
     worker.chmod(0o755)
     variables = {
-        "HOME": str(tmp_path),
+        "HOME": str(home),
         "PATH": os.defpath,
-        "TMPDIR": str(tmp_path),
+        "TMPDIR": str(home),
         "TENURE": str(worker),
+        "WORKER": worker_id,
+        "LEFT": left,
         "SLURM_JOB_ID": "7",
         "SLURM_ARRAY_JOB_ID": "5",
         "SLURM_ARRAY_TASK_ID": "2",
@@ -109,16 +116,33 @@ def test_the_batch_script_passes_the_end_on_and_waits_for_the_worker(tmp_path: P
     }
     job = subprocess.Popen(["bash", BATCH, "--capability", "cpu"], env=variables)
     try:
-        wait_until((tmp_path / "ready").exists, "the worker runs")
+        wait_until((home / "ready").exists, "the worker runs")
         job.send_signal(signal.SIGTERM)
         assert job.wait(timeout=10) == 4
     finally:
         job.kill()
+    return home / "tenure-7"
+
+
+def test_the_batch_script_passes_the_end_on_and_waits_for_the_worker(tmp_path: Path) -> None:
+    state = run_batch_script(tmp_path, "slurm-5-2", left="")
     said = (tmp_path / "arguments").read_text().split()
     assert said[:3] == ["worker", "--worker-id", "slurm-5-2"]
     assert said[-4:] == ["--gone-by", "1700000000", "--capability", "cpu"]
     assert (tmp_path / "told").read_text() == "drained\n"
-    assert not (tmp_path / "tenure-7").exists()
+    assert not state.exists()
+
+
+@pytest.mark.parametrize("site", [DEFAULT_SITE, "imaging"])
+def test_the_batch_script_keeps_results_without_a_verdict_whoever_the_worker_is(tmp_path: Path, site: str) -> None:
+    """A site's worker has a folder that begins with the site's name; its spool was removed once."""
+    worker_id = of_site(site, "slurm-5-2")
+    state = run_batch_script(tmp_path, worker_id, left="{}\n")
+    assert (state / "workers" / worker_id / "spool.jsonl").read_text() == "{}\n"
+
+
+def test_the_batch_script_removes_the_empty_folder_of_a_sites_worker(tmp_path: Path) -> None:
+    assert not run_batch_script(tmp_path, of_site("imaging", "slurm-5-2"), left="").exists()
 
 
 def worker_health(state: Path) -> int:
