@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -139,6 +139,11 @@ def _words(process: psutil.Process) -> list[str]:
         return process.cmdline()
     except psutil.Error:
         return []  # it has ended meanwhile
+
+
+def holders(environment: Mapping[str, str], *secrets: str) -> list[str]:
+    """The variables in whose value one of the secrets stands, alone or as a part, such as a password in an address."""
+    return [name for name, value in environment.items() if any(secret in value for secret in secrets)]
 
 
 def ticket_of(words: list[str], task_id: str) -> str:

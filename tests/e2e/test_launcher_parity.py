@@ -24,7 +24,7 @@ from tests import fixtures_launched_handlers as handlers
 from tests.fault.instrument import Instrument, check
 from tests.fixtures_fleet_handlers import count
 from tests.fixtures_launchers import COLUMNS, bench_module
-from tests.fixtures_parity import PATIENCE_S, SECRET, Parity, open_parity, ticket_of
+from tests.fixtures_parity import PATIENCE_S, SECRET, Parity, holders, open_parity, ticket_of
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(180)
@@ -218,7 +218,7 @@ def test_environment(parity: Parity, instrument: Instrument) -> None:
     executor = parity.executor(handle)
     for process in (executor, *executor.children(recursive=True)):
         assert parity.seat.password not in " ".join(process.cmdline())
-        assert not {parity.seat.password, SECRET} & set(" ".join(process.environ().values()).split())
+        assert not holders(process.environ(), parity.seat.password, SECRET)
         assert "HOST_SECRET" not in process.environ()
     instrument.let_go()
     handle.result(PATIENCE_S)
@@ -226,7 +226,7 @@ def test_environment(parity: Parity, instrument: Instrument) -> None:
     found = parity.submit(handlers.environment).result(PATIENCE_S)
     assert "HOST_SECRET" not in found
     assert not [name for name in found if name.startswith("TENURE_BROKER")]
-    assert parity.seat.password not in " ".join(found.values())
+    assert not holders(found, parity.seat.password, SECRET)
 
 
 def test_worker_killed(parity: Parity, instrument: Instrument) -> None:

@@ -3,7 +3,10 @@
 import ast
 from pathlib import Path
 
+import pytest
+
 from tests.fixtures_launchers import COLUMNS, bench_module
+from tests.fixtures_parity import PASSWORD, SECRET, holders
 from tests.parity_table import CASES, in_page, lines, promised
 
 ROOT = Path(__file__).parents[2]
@@ -25,3 +28,13 @@ def test_only_cases_that_there_are_are_exempt() -> None:
     for name in COLUMNS:
         module = bench_module(name)
         assert module is None or module.EXEMPT.keys() <= CASES.keys()
+
+
+@pytest.mark.parametrize("value", [PASSWORD, f"redis://:{PASSWORD}@127.0.0.1:6379/0", f"a:{SECRET}:b", f"x {SECRET}"])
+def test_the_case_of_the_environment_finds_a_secret_also_inside_of_a_value(value: str) -> None:
+    """It compared whole words once, and would have let an address with the password pass."""
+    assert holders({"PATH": "/bin", "TENURE_BROKER_URL": value}, PASSWORD, SECRET) == ["TENURE_BROKER_URL"]
+
+
+def test_the_case_of_the_environment_lets_one_without_a_secret_be() -> None:
+    assert not holders({"PATH": "/bin", "HOME": "/parity"}, PASSWORD, SECRET)
