@@ -16,7 +16,7 @@ from tenure.launchers.kubernetes_cluster import open_cluster
 from tenure.launchers.kubernetes_labels import DIGEST, LAUNCH
 from tenure.launchers.kubernetes_objects import part, parts, text
 from tenure.launchers.kubernetes_options import KubernetesOptions
-from tenure.launchers.kubernetes_plan import LEASE_S, KubernetesPlan, render
+from tenure.launchers.kubernetes_plan import KubernetesPlan, render
 from tenure.launchers.kubernetes_sightings import Past, is_terminating, sighting_of
 from tenure.launchers.options import read_options
 
@@ -32,11 +32,16 @@ _NAME: Final = "kubernetes"
 _GONE: Final = 404
 _TAKEN: Final = 409
 _REFUSALS: Final = frozenset({400, 401, 403, 404, 405, 413, 415, 422})
-_RENEWED_EVERY_MS: Final = LEASE_S * 1000 // 4
+_RENEWED_EVERY_MS: Final = 10_000
 _SHORTEST_PAUSE_MS: Final = 250
 _LONGEST_PAUSE_MS: Final = 30_000
-_PAUSE_PER_LAUNCH_MS: Final = 100
-"""Between two looks at one launch, for each launch in hand: at most 20 requests in a second."""
+"""A look may come as late as twice that, when the worker asks just too soon; a Lease lasts longer, see `LEASE_S`."""
+_PAUSE_PER_LAUNCH_MS: Final = 150
+"""Between two looks at one launch, for each launch in hand.
+
+A look is two requests, and a third every 10 s for the Lease. So up to 200 launches make at most 20 requests in a
+second, and more of them at most one for every ten, for the longest pause holds for all.
+"""
 
 _OVERDUE_MS: Final = 60_000
 """How long after its grace a pod may still be called terminating before its node counts as gone."""

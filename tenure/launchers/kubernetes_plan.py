@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from tenure.launchers.base import ExecutorCommand, LaunchOrder
     from tenure.launchers.kubernetes_options import KubernetesOptions
 
-LEASE_S: Final = 40
-"""For how long an observer takes a Lease as fresh; says nothing of the task's own lease."""
+LEASE_S: Final = 90
+"""For how long an observer takes a Lease as fresh; says nothing of the task's own lease.
+
+More than the time between two looks at one launch, which is a minute where a worker has thousands.
+"""
 
 _QUEUE: Final = "kueue.x-k8s.io/queue-name"
 

@@ -326,7 +326,7 @@ def test_many_launches_are_asked_about_in_turn(cluster: Cluster) -> None:
         handles = [launcher.launch(launcher.render(order())) for _ in range(20)]
         for _ in range(10):
             assert {launcher.probe(handle).phase for handle in handles} == {Phase.STARTING}
-            clock.advance_ms(190)
+            clock.advance_ms(290)
         assert len(cluster.api.asked("GET", "Job")) == 20
         clock.advance_ms(100)
         launcher.probe(handles[0])
