@@ -21,7 +21,7 @@ from tests.stand_in import StandIn, order
 
 QUICKEST_PROBE_MS = 250
 PROBE_SHARE_MS = 10
-RUNNING = {"phase": "Running", "containerStatuses": [{"name": "executor", "state": {"running": {}}}]}
+RUNNING: dict[str, Any] = {"phase": "Running", "containerStatuses": [{"name": "executor", "state": {"running": {}}}]}
 
 
 @dataclass
