@@ -72,6 +72,14 @@ class Launch:
             raise AssertionError(message)
         self.stage = stage
 
+    def told(self, cause: Cause, now_ms: int, *, proved: bool, detail: str = "") -> Tell:
+        """What the coordinator is told of its end, from now on until it answers."""
+        # A substrate's words may be anything, and what is no text at all could not be told.
+        said = (detail or self.detail)[:_MAX_DETAIL].encode(errors="replace").decode()
+        self.report = ExecutorGone(binding=self.binding, cause=cause, proved=proved, detail=said)
+        self.told_ms, self.repeats = now_ms, 0
+        return Tell(self.report)
+
     def held(self) -> Held:
         """What heartbeats say about it."""
         return Held(
@@ -130,12 +138,8 @@ class LaunchBook:
     def conclude(self, launch: Launch, cause: Cause, now_ms: int, *, proved: bool, detail: str = "") -> None:
         """It is over, or never came to be: the coordinator is told until it answers."""
         launch.move(LaunchStage.OVER)
-        # A substrate's words may be anything, and what is no text at all could not be told.
-        said = (detail or launch.detail)[:_MAX_DETAIL].encode(errors="replace").decode()
-        launch.report = ExecutorGone(binding=launch.binding, cause=cause, proved=proved, detail=said)
-        launch.told_ms, launch.repeats = now_ms, 0
+        self.act(launch.told(cause, now_ms, proved=proved, detail=detail))
         self.counts["ended" if cause is Cause.EXECUTOR_DIED and proved else cause] += 1
-        self.act(Tell(launch.report))
 
     def forget(self, launch: Launch) -> None:
         """Nothing is left to be done about it."""

@@ -1,7 +1,8 @@
 """The parent's crew: one thread that calls the launcher, so that a slow substrate never delays a heartbeat.
 
 A launcher is used by one thread at a time, and the core asks for one thing at a time about each launch, so what waits
-here is bounded by the slots. What ends something comes before what starts something, and looking comes last but one.
+here is bounded by the slots. What ends something comes first. Then one start and the looks that have waited for it take
+turns, for a start may take long: neither keeps the other waiting for more than one start, or one look at each launch.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import logging
 from itertools import count
 from queue import PriorityQueue
 from threading import Thread
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 from tenure.errors import LaunchError, LaunchRefused, TenureError
 from tenure.launchers.base import Phase, Sighting
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from tenure.workers.launch_inputs import CrewInput, Key
 
 _LOG: Final = logging.getLogger(__name__)
+_Place: TypeAlias = tuple[int, int]
+_FIRST: Final = (0, 0)
 
 
 @final
@@ -34,8 +37,10 @@ class LaunchCrew:
     def __init__(self, launcher: Launcher[Any], post: Callable[[CrewInput], None]) -> None:
         self._launcher = launcher
         self._post = post
-        self._queue: PriorityQueue[tuple[int, int, CrewAction | None]] = PriorityQueue()
+        self._queue: PriorityQueue[tuple[_Place, int, CrewAction | None]] = PriorityQueue()
         self._ordinals = count()
+        self._starts = count()
+        self._starts_done = 0
         self._complaint = ""
         self._thread = Thread(target=self._run, name="tenure-launcher", daemon=True)
 
@@ -45,15 +50,28 @@ class LaunchCrew:
 
     def perform(self, action: CrewAction) -> None:
         """Let it be done as soon as what is more urgent is."""
-        self._queue.put((_urgency(action), next(self._ordinals), action))
+        self._queue.put((self._place(action), next(self._ordinals), action))
 
     def close(self, timeout_s: float) -> None:
         """End the thread after what it does just now, and let go of the substrate."""
         if self._thread.ident is None:
             self._launcher.close()
             return
-        self._queue.put((-1, next(self._ordinals), None))
+        self._queue.put((_FIRST, next(self._ordinals), None))
         self._thread.join(timeout_s)
+
+    def _place(self, action: CrewAction) -> _Place:
+        """Where it stands in the queue; what stands lower is done earlier."""
+        match action:
+            case CancelLaunch():
+                return (1, 0)
+            case StartLaunch():
+                return (2, 2 * next(self._starts) + 1)
+            case ProbeLaunch():
+                # Before the start that follows the one that is due or being done now.
+                return (2, 2 * (self._starts_done + 1))
+            case ClearLaunch():
+                return (3, 0)
 
     def _run(self) -> None:
         while True:
@@ -61,6 +79,7 @@ class LaunchCrew:
             if action is None:
                 break
             self._post(self._do(action))
+            self._starts_done += isinstance(action, StartLaunch)
         self._launcher.close()
 
     def _do(self, action: CrewAction) -> CrewInput:
@@ -123,15 +142,3 @@ class LaunchCrew:
         level = logging.DEBUG if text == self._complaint else logging.WARNING
         _LOG.log(level, "%s", text, exc_info=None if isinstance(error, TenureError) else error)
         self._complaint = text
-
-
-def _urgency(action: CrewAction) -> int:
-    match action:
-        case CancelLaunch():
-            return 0
-        case StartLaunch():
-            return 1
-        case ProbeLaunch():
-            return 2
-        case ClearLaunch():
-            return 3

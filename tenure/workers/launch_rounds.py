@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, final
 from tenure.protocol.worker_messages import Cause
 from tenure.workers.actions import Tell
 from tenure.workers.launch_actions import ClearLaunch, NoteHandle, ProbeLaunch
-from tenure.workers.launch_stages import LaunchStage
+from tenure.workers.launch_stages import TOLD, LaunchStage
 
 if TYPE_CHECKING:
     from tenure.launchers.base import Handle
@@ -45,15 +45,17 @@ class LaunchRounds:
     def round(self, now_ms: int) -> None:
         """Look after everything once."""
         for launch in list(self._book.launches()):
-            if launch.stage is LaunchStage.OVER:
+            if launch.stage in TOLD:
                 self._repeat(launch, now_ms)
-            elif not launch.busy and not self._stops.insist(launch, now_ms) and now_ms >= launch.due_ms:
+            if launch.stage is LaunchStage.OVER or launch.busy or self._stops.insist(launch, now_ms):
+                continue
+            if now_ms >= launch.due_ms:
                 self._ask(launch, now_ms)
 
     def repeat_all(self, now_ms: int) -> None:
         """Tell again everything that is unanswered: it may have been lost."""
         for launch in self._book.launches():
-            if launch.stage is LaunchStage.OVER:
+            if launch.stage in TOLD:
                 self._tell(launch, now_ms)
 
     def launched(self, launch: Launch, handle: Handle, now_ms: int) -> None:

@@ -20,6 +20,7 @@ class LaunchStage(StrEnum):
     ORDERED = "ordered"  #: noted in the journal; the substrate has not said whether it took it
     STARTING = "starting"  #: the substrate took it, and is not known to run it
     RUNNING = "running"  #: the substrate runs it
+    UNSEEN = "unseen"  #: the substrate could not be asked for too long; the coordinator is told, and it is asked on
     STOPPING = "stopping"  #: the launcher was asked to end it by force
     OVER = "over"  #: it is over there, or never was; the coordinator is told until it answers
     CLEARING = "clearing"  #: answered; what it has left on the substrate is taken away
@@ -29,7 +30,12 @@ class LaunchStage(StrEnum):
 LAUNCH: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         LaunchStage.ORDERED: frozenset({LaunchStage.STARTING, LaunchStage.OVER}),
-        LaunchStage.STARTING: frozenset({LaunchStage.RUNNING, LaunchStage.STOPPING, LaunchStage.OVER}),
+        LaunchStage.STARTING: frozenset(
+            {LaunchStage.RUNNING, LaunchStage.UNSEEN, LaunchStage.STOPPING, LaunchStage.OVER}
+        ),
+        LaunchStage.UNSEEN: frozenset(
+            {LaunchStage.RUNNING, LaunchStage.STOPPING, LaunchStage.OVER, LaunchStage.CLEARING}
+        ),
         LaunchStage.RUNNING: frozenset({LaunchStage.STOPPING, LaunchStage.OVER}),
         LaunchStage.STOPPING: frozenset({LaunchStage.OVER}),
         LaunchStage.OVER: frozenset({LaunchStage.CLEARING, LaunchStage.FORGOTTEN}),
@@ -38,5 +44,10 @@ LAUNCH: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     }
 )
 
-UNFINISHED: Final = frozenset({LaunchStage.ORDERED, LaunchStage.STARTING, LaunchStage.RUNNING, LaunchStage.STOPPING})
+UNFINISHED: Final = frozenset(
+    {LaunchStage.ORDERED, LaunchStage.STARTING, LaunchStage.RUNNING, LaunchStage.UNSEEN, LaunchStage.STOPPING}
+)
 """Stages in which a launch takes up a slot."""
+
+TOLD: Final = frozenset({LaunchStage.UNSEEN, LaunchStage.OVER})
+"""Stages in which the coordinator is told of it until it answers."""

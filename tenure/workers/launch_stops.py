@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _PATIENCE_MS: Final = 2_000
 """What an executor may take beyond the grace of its lease, for the way of the order and of its own report."""
 _CANCEL_AGAIN_MS: Final = 5_000
+_NOT_SEEN_RUNNING: Final = frozenset({LaunchStage.STARTING, LaunchStage.UNSEEN})
 
 
 @final
@@ -59,10 +60,10 @@ class LaunchStops:
         """What the substrate says of an unfinished launch."""
         match sighting.phase:
             case Phase.STARTING | Phase.UNKNOWN:
-                if launch.stage is LaunchStage.STARTING and now_ms - launch.since_ms >= self.timeout_ms:
+                if launch.stage in _NOT_SEEN_RUNNING and now_ms - launch.since_ms >= self.timeout_ms:
                     self._late(launch, sighting, now_ms)
             case Phase.RUNNING:
-                if launch.stage is LaunchStage.STARTING:
+                if launch.stage in _NOT_SEEN_RUNNING:
                     launch.move(LaunchStage.RUNNING)
             case Phase.ENDED:
                 self._over(launch, sighting, Cause.EXECUTOR_DIED, now_ms)
@@ -74,9 +75,11 @@ class LaunchStops:
             launch.detail = sighting.detail or f"it had not started after {self.timeout_ms} ms"
             self.stop(launch, sighting.cause or Cause.UNSCHEDULABLE, now_ms, at_once=True)
             return
-        # Not ended by force: an earlier agent may have left it, and it may have been running since.
-        cause = launch.end or Cause.UNSCHEDULABLE
-        self._book.conclude(launch, cause, now_ms, proved=False, detail=sighting.detail)
+        if launch.stage is LaunchStage.STARTING:
+            # Neither ended by force nor given up: an earlier agent may have left it, and it may have run since.
+            launch.move(LaunchStage.UNSEEN)
+            cause = launch.end or Cause.UNSCHEDULABLE
+            self._book.act(launch.told(cause, now_ms, proved=False, detail=sighting.detail))
 
     def _over(self, launch: Launch, sighting: Sighting, otherwise: Cause, now_ms: int) -> None:
         # Once it was ended by force from here, the substrate only says that somebody did so.

@@ -21,7 +21,7 @@ from tenure.workers.launch_inputs import CancelTried, ClearTried, Found, Launche
 from tenure.workers.launch_intake import LaunchIntake
 from tenure.workers.launch_membership import LaunchMembership
 from tenure.workers.launch_rounds import LaunchRounds
-from tenure.workers.launch_stages import LaunchStage
+from tenure.workers.launch_stages import TOLD, LaunchStage
 from tenure.workers.launch_stops import LaunchStops
 from tenure.workers.rights import Rights
 
@@ -160,7 +160,7 @@ class Launches:
 
     def _judged(self, order: Judged, now_ms: int) -> None:
         launch = self._book.find((order.task_id, order.fence))
-        if launch is None or launch.stage is not LaunchStage.OVER or launch.binding.nonce != order.nonce:
+        if launch is None or launch.stage not in TOLD or launch.binding.nonce != order.nonce:
             return
         if launch.handle is None:
             self._book.forget(launch)

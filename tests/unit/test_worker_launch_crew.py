@@ -77,13 +77,13 @@ class Bench:
     crew: LaunchCrew
     answers: list[CrewInput]
 
-    def answer(self, *actions: CrewAction) -> list[CrewInput]:
-        """What it answers when it has all of these before it begins."""
+    def answer(self, *actions: CrewAction, waiting: int = 0) -> list[CrewInput]:
+        """What it answers when it has all of these before it begins; so many others wait for their answer already."""
         before = len(self.answers)
         for action in actions:
             self.crew.perform(action)
         self.launcher.gate.set()
-        wait_until(lambda: len(self.answers) == before + len(actions), "each has its answer")
+        wait_until(lambda: len(self.answers) == before + waiting + len(actions), "each has its answer")
         return self.answers[before:]
 
 
@@ -115,6 +115,23 @@ def test_ends_come_before_starts_and_those_before_looks(bench: Bench) -> None:
     calls = bench.launcher.calls
     assert [call for call in calls if call != "probe"] == ["cancel", "launch", "clear"]
     assert calls[-1] == "clear"
+
+
+def test_looks_that_wait_for_a_start_come_before_the_next_one(bench: Bench) -> None:
+    """A substrate without room may keep each of many starts waiting, and an executor may be lost meanwhile."""
+    start, look = StartLaunch(KEY, ORDER), ProbeLaunch(KEY, HANDLE)
+    bench.crew.perform(start)
+    wait_until(bench.crew._queue.empty, "the first start is being done")
+    bench.answer(start, start, look, look, waiting=1)
+    assert bench.launcher.calls == ["launch", "probe", "probe", "launch", "launch"]
+
+
+def test_starts_do_not_wait_for_looks_that_came_later(bench: Bench) -> None:
+    start, look = StartLaunch(KEY, ORDER), ProbeLaunch(KEY, HANDLE)
+    bench.crew.perform(look)
+    wait_until(bench.crew._queue.empty, "the first look is being done")
+    bench.answer(look, look, start, look, start, waiting=1)
+    assert bench.launcher.calls == ["probe", "launch", "probe", "probe", "probe", "launch"]
 
 
 @pytest.mark.parametrize(

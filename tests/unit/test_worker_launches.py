@@ -182,30 +182,6 @@ def test_what_does_not_start_in_time_is_ended(seen: Cause | None, cause: Cause) 
     assert (core.seen.gone(key)[0].cause, core.seen.gone(key)[0].detail) == (cause, "pulling")
 
 
-def test_an_offer_is_not_kept_for_a_substrate_that_cannot_be_asked_for_too_long() -> None:
-    """Another worker may have a better one. Nothing is ended by force: what an earlier agent left may run there."""
-    core = ParentCore()
-    key = core.take()
-    handle = core.launched(key)
-    core.let_run(TIMEOUT_MS - 1_000, Phase.UNKNOWN)
-    assert core.seen.held() == {key: "launched"}
-    core.let_run(3_000, Phase.UNKNOWN)
-
-    (told,) = core.seen.gone(key)[:1]
-    assert (told.cause, told.proved) == (Cause.UNSCHEDULABLE, False)
-    assert not core.seen.all(CancelLaunch)
-    core.orders.judge(key)
-    core.pass_ms(100)
-    assert core.seen.all(ClearLaunch) == [ClearLaunch(key, handle)]
-
-
-def test_what_runs_is_kept_however_long_the_substrate_cannot_be_asked() -> None:
-    core = ParentCore()
-    key = core.running()
-    core.let_run(2 * TIMEOUT_MS, Phase.UNKNOWN)
-    assert core.seen.held() == {key: "launched"}
-
-
 # --- what the substrate says ---------------------------------------------------------------------
 
 
