@@ -74,8 +74,8 @@ def story(lease: LiveLease, told: ExecutorGone) -> str:
     return f"{lease.parent} says that {lease.worker_id} is gone ({told.cause}{because})"
 
 
-def judge_expired(turn: Turn, lease: LiveLease) -> None:
-    """The lease of an executor that was said to be gone has run out: the parent is told that this is settled."""
+def judge_ended(turn: Turn, lease: LiveLease) -> None:
+    """The lease of an executor that was said to be gone is over: the parent is told that this is settled."""
     parent = turn.fleet.get(lease.parent)
     if parent is not None and lease.gone is not None:
         acceptance.judge(turn, parent, lease.gone.told.binding, Verdict.ACCEPTED)

@@ -4,7 +4,7 @@ A heartbeat whose sequence number was seen before renews nothing. A lease that i
 that is missing from a heartbeat written after its claim is lost at once, for the worker itself says that it does not
 hold it. A parent renews the offer that it has launched an executor for, and never the executor's lease.
 A lease whose end its worker could not prove is not renewed any more: it is listed until a verdict comes, and none comes
-before it has run out.
+before it has run out. Nor is one missed that its executor has given up, whose cause is waited for.
 All of this is memory; the store is written only when something changes state.
 """
 
@@ -98,7 +98,8 @@ def _find_missing(turn: Turn, worker: WorkerView, beat: Heartbeat, listed: set[t
     if worker.bound == 0:
         return
     for lease in turn.leases.of_worker(worker.worker_id):
-        known = lease.generation == worker.generation and beat.sequence > lease.after_beat and not lease.unproved
+        is_settled = lease.unproved or lease.surrendered is not None
+        known = lease.generation == worker.generation and beat.sequence > lease.after_beat and not is_settled
         if known and (lease.task_id, lease.fence) not in listed and lease.state is LeaseState.ACTIVE:
             detail = f"{worker.worker_id} is alive and does not hold it any more"
             leases.end(turn, lease, LeaseState.EXPIRED, "not_held")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tenure.broker.base import EntryId
     from tenure.coordinator.fleet import WorkerView
     from tenure.protocol.envelope import Requirements
-    from tenure.protocol.worker_messages import ExecutorGone
+    from tenure.protocol.worker_messages import ExecutorGone, Released
 
 _SHOWN: Final = 200
 """Characters of a task's metrics in one sentence."""
@@ -59,6 +59,15 @@ class Gone:
 
     told: ExecutorGone
     since_ms: int = -1
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Surrender:
+    """What an executor has told that was ended from outside, and when, by elapsed time."""
+
+    told: Released
+    at_ms: int
 
 
 @final
@@ -111,6 +120,8 @@ class LiveLease:
 
     gone: Gone | None = None
     """What its executor's parent says of it: that it is gone."""
+    surrendered: Surrender | None = None
+    """What its executor has said of its own end, while its parent may still know the cause."""
 
     @property
     def charged(self) -> frozenset[str]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 
 from tenure.broker.base import WorkerAddress
 from tenure.broker.keys import DEFAULT_SITE
-from tenure.coordinator import acceptance, checkpoints, directives, executors, leases, registry
+from tenure.coordinator import acceptance, checkpoints, directives, executors, leases, registry, surrenders
 from tenure.coordinator.journal import Step
 from tenure.coordinator.live import Progress
 from tenure.protocol.control_messages import Granted, Reason, Refused, Registered, SayHello, Stop, StopReason, Verdict
@@ -188,7 +188,7 @@ def _release(turn: Turn, worker: WorkerView, event: Released) -> None:
         must_wait = event.cause is Cause.REFUSED or worker.site != DEFAULT_SITE
         directives.give_back(turn, lease, wait_ms=_REFUSED_WAIT_MS if must_wait else 0)
     elif lease.state is LeaseState.ACTIVE:
-        _ended(turn, worker, lease, event)
+        surrenders.take(turn, lease, event)
     acceptance.judge(turn, worker, binding, Verdict.ACCEPTED)
 
 
@@ -208,15 +208,6 @@ def _not_ended(turn: Turn, worker: WorkerView, lease: LiveLease, detail: str) ->
         text = f"{worker.worker_id} could not end attempt {lease.attempt}{because}."
         turn.record("not_ended", text, task_id=lease.task_id, worker_id=worker.worker_id)
     lease.unproved = True
-
-
-def _ended(turn: Turn, worker: WorkerView, lease: LiveLease, event: Released) -> None:
-    lease.printed = event.printed
-    leases.end(turn, lease, LeaseState.RELEASED, event.cause)
-    detail = f"{worker.worker_id} gave it up after it had started: {event.cause}"
-    if event.detail:
-        detail = f"{detail} ({event.detail})"
-    directives.after_loss(turn, lease, directives.Loss(event.cause, detail))
 
 
 def _progress(turn: Turn, worker: WorkerView, event: Progressed) -> None:

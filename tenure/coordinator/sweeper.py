@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, final
 
 from tenure.broker.base import WithdrawOutcome
-from tenure.coordinator import directives, executors, leases, registry, scheduler
+from tenure.coordinator import directives, executors, leases, registry, scheduler, surrenders
 from tenure.protocol.envelope import open_envelope
 from tenure.protocol.states import LeaseState, WorkerState
 from tenure.protocol.timing import expiry_ms, grace_ms, margin_ms
@@ -33,6 +33,7 @@ def sweep(turn: Turn) -> int:
             registry.change_state(turn, worker, WorkerState.STALE)
         elif silent_ms > _patience_ms(worker) and worker.bound == 0:
             registry.leave(turn, worker, gone=True)
+    surrenders.settle(turn)
     executors.settle(turn)
     _note_holds(turn)
     expired = [lease for lease in turn.leases if _is_over(turn, lease)]
@@ -64,7 +65,7 @@ def expire(turn: Turn, lease: LiveLease) -> None:
         detail = f"{holder} could not prove its end"
     if lease.gone is not None:
         cause, detail = lease.gone.told.cause, f"{detail}, and {executors.story(lease, lease.gone.told)}"
-        executors.judge_expired(turn, lease)
+        executors.judge_ended(turn, lease)
     leases.end(turn, lease, LeaseState.EXPIRED, cause)
     directives.after_loss(turn, lease, directives.Loss(cause, detail))
 

@@ -1,0 +1,76 @@
+"""Surrenders: executors that were told to end from outside, ended what they ran, and gave their attempt up.
+
+An executor knows of such an end only that it was sent a signal: an evicted pod, one that made room for another and one
+whose host is shut down look the same from inside. Its parent asks the substrate, which often says why only when the
+executor is gone. So the executor has its verdict at once and may go, and its lease is kept for a moment, until its
+parent has told the cause: for a quarter of its term and ten seconds at most, and not at all while the parent is not
+there. Nothing runs under it meanwhile, for the executor has said that its tree is gone.
+
+The word is kept in memory. After a restart of the coordinator the lease is over when the parent tells its end, as that
+of an executor which ended without a word, or else runs out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from tenure.coordinator import directives, executors, leases
+from tenure.coordinator.live import Surrender
+from tenure.protocol.states import LeaseState, WorkerState
+from tenure.protocol.worker_messages import Cause
+
+if TYPE_CHECKING:
+    from tenure.coordinator.live import LiveLease
+    from tenure.coordinator.turn import Turn
+    from tenure.protocol.worker_messages import Released
+
+_PATIENCE_MS: Final = 10_000
+_ANSWERS: Final = frozenset({WorkerState.ACTIVE, WorkerState.DRAINING})
+
+
+def patience_ms(ttl_ms: int) -> int:
+    """How long a lease that was given up is kept for its parent's word."""
+    return min(_PATIENCE_MS, ttl_ms // 4)
+
+
+def take(turn: Turn, lease: LiveLease, event: Released) -> None:
+    """Of an ACTIVE lease: what it was bound to is gone. RELEASED, as soon as it is known why."""
+    if lease.surrendered is not None:
+        return
+    if event.cause is not Cause.DRAINED:
+        _end(turn, lease, event)
+        return
+    lease.surrendered = Surrender(event, turn.elapsed_ms)
+    if not _awaits(turn, lease, lease.surrendered):
+        _end(turn, lease, event)
+
+
+def settle(turn: Turn) -> None:
+    """Release what was given up and has its cause, or has waited for it long enough."""
+    for lease in turn.leases:
+        what = lease.surrendered
+        if what is not None and not _awaits(turn, lease, what):
+            _end(turn, lease, what.told)
+
+
+def _awaits(turn: Turn, lease: LiveLease, what: Surrender) -> bool:
+    """Whether the parent may still tell why; of what is being cancelled everybody knows."""
+    parent = turn.fleet.get(lease.parent)
+    if lease.gone is not None or lease.stopping or parent is None or parent.state not in _ANSWERS:
+        return False
+    return turn.elapsed_ms - what.at_ms < patience_ms(lease.ttl_ms)
+
+
+def _end(turn: Turn, lease: LiveLease, event: Released) -> None:
+    lease.printed = event.printed
+    cause, detail = event.cause, f"{lease.worker_id} gave it up after it had started: {event.cause}"
+    if event.detail:
+        detail = f"{detail} ({event.detail})"
+    if event.cause is Cause.DRAINED and lease.gone is not None:
+        told = lease.gone.told
+        # Of an executor that "died" the substrate knows less than it has said itself.
+        cause = told.cause if told.cause is not Cause.EXECUTOR_DIED else cause
+        detail = f"{detail}, and {executors.story(lease, told)}"
+        executors.judge_ended(turn, lease)
+    leases.end(turn, lease, LeaseState.RELEASED, cause)
+    directives.after_loss(turn, lease, directives.Loss(cause, detail))
