@@ -100,6 +100,11 @@ class Parity:
         (found,) = self.executors(handle)
         return found
 
+    def zombies(self) -> list[psutil.Process]:
+        """What the worker is the parent of, and has ended without being collected."""
+        below = psutil.Process(self.fleet.processes[self.seat.parent].pid).children(recursive=True)
+        return [each for each in below if each.status() == psutil.STATUS_ZOMBIE]
+
     def run_by_hand(self, ticket: str) -> subprocess.CompletedProcess[str]:
         """Start an executor with that ticket beside the launcher, and wait for its end."""
         address = self.folder / "by_hand.url"

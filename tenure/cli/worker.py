@@ -117,6 +117,8 @@ def worker_options(form: WorkerForm, settings: Settings) -> WorkerOptions:
         resources=amounts(form.resource, "--resource"),
         ttl_ms=duration_ms(form.ttl, "--ttl"),
         site=site_for(settings, form.site),
+        # What an executor that was killed has left is no child that a parent would ever wait for.
+        adopts=form.launch.launcher is None,
     )
 
 

@@ -168,6 +168,7 @@ def test_lost_executor(parity: Parity, instrument: Instrument) -> None:
     directives = parity.records.rows("SELECT reason FROM directive WHERE task_id = ?", handle.task_id)
     assert len(directives) == 1
     wait_until(lambda: not instrument.running(), "nothing runs any more")
+    wait_until(lambda: not parity.zombies(), "the worker has collected whatever has ended", PATIENCE_S)
     assert len(instrument.executions()) == 2
     assert not check(instrument.executions(), parity.records, [handle.task_id]).problems()
 

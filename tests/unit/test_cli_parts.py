@@ -212,7 +212,9 @@ def test_a_worker_that_could_call_nothing_of_an_allowed_module_does_not_start(tm
     form = worker_form(ExecutionForm(allow=("json", "nosuchmodule")))
     with pytest.raises(UsageError, match="no module nosuchmodule"):
         worker_options(form, settings)
-    assert worker_options(replace(form, launch=LaunchForm(launcher="rq")), settings).allow == ("json", "nosuchmodule")
+    parent = worker_options(replace(form, launch=LaunchForm(launcher="rq")), settings)
+    assert parent.allow == ("json", "nosuchmodule")
+    assert not parent.adopts
 
 
 def test_a_site_s_name_is_no_part_of_anybody_else_s_keys(tmp_path: Path) -> None:
