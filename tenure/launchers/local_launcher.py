@@ -125,6 +125,7 @@ class LocalLauncher:
         except OSError:
             # Without a record it would be started again by the next agent, and looked after by nobody until then.
             process.end(self._clock.elapsed_ms(), 0)
+            process.wait()
             raise
         self._processes[plan.name] = process
         return address

@@ -94,6 +94,11 @@ class LocalProcess:
                 os.killpg(self.mark.pid, signal.SIGKILL)
             signal_all([self.mark.pid], signal.SIGKILL)
 
+    def wait(self) -> None:
+        """Wait for the end of one that was just killed, so that nothing of it is left."""
+        with suppress(ChildProcessError):
+            os.waitpid(self.mark.pid, 0)
+
     def end_leftovers(self) -> None:
         """SIGKILL whatever of its tree still runs: its runners had their time to end it."""
         left = [mark.pid for mark in self._below if mark.is_alive()]

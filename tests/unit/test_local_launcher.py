@@ -16,6 +16,7 @@ from tenure.launchers.base import ExecutorCommand, Handle, LauncherSettings, Pha
 from tenure.launchers.local_ends import ending
 from tenure.launchers.local_launcher import create
 from tenure.launchers.local_process import LocalProcess
+from tenure.processes.trees import children
 from tenure.processes.watching import ProcessMark, mark_of, started_with, this_place
 from tenure.protocol.worker_messages import Cause
 from tests.stand_in import order
@@ -92,6 +93,16 @@ def test_a_record_that_cannot_be_read_now_is_kept_and_proves_nothing(tmp_path: P
     with pytest.raises(SubstrateUnreachable, match="cannot be read"):
         launcher.launch(plan)
     assert record.exists()
+
+
+def test_a_process_whose_record_cannot_be_written_is_ended_and_waited_for(tmp_path: Path) -> None:
+    launcher = create(settings(tmp_path, sys.executable, "-c", "import signal; signal.pause()"))
+    plan = launcher.render(order())
+    (tmp_path / "local" / plan.name / "address.new").mkdir(parents=True)  # writing it fails, whoever runs this
+    before = children(os.getpid())
+    with pytest.raises(LaunchRefused, match=r"address\.new"):
+        launcher.launch(plan)
+    assert set(children(os.getpid())) == set(before)
 
 
 def test_what_another_account_runs_is_not_taken_for_an_executor() -> None:
