@@ -25,8 +25,14 @@ from tenure.launchers.kubernetes_objects import Object
 from tests.kubernetes_api import ApiServer
 
 _STEP_S = 0.01
-_GONE_AFTER_MS = 400
-"""How long a pod that has terminated is still shown after its removal was asked for."""
+_DISRUPTED: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "Preempted": ("PreemptionByScheduler", "node-1: preempting to accommodate a higher priority pod"),
+        "Drained": ("EvictionByEvictionAPI", "Eviction API: evicting"),
+        "Tainted": ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"),
+    }
+)
+"""Who takes a pod away whose node goes on reporting: it gets a condition first, and is deleted then."""
 IMAGE_ENVIRONMENT: Mapping[str, str] = MappingProxyType(
     {
         "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
@@ -41,7 +47,7 @@ class Container:
     """One running executor."""
 
     process: subprocess.Popen[bytes]
-    killed_as: str = ""
+    ended_as: str = ""
     kill_at_ms: int | None = None
 
 
@@ -60,6 +66,8 @@ class Kubelet:
     folder: Path
     secrets: dict[str, dict[str, str]] = field(default_factory=dict[str, "dict[str, str]"])
     grace_ms: int = 10_000
+    gone_after_ms: int = 400
+    """How long a pod that has terminated is still shown after its removal was asked for."""
     has_room: bool = True
     has_image: bool = True
     clock: SystemClock = field(default_factory=SystemClock)
@@ -97,13 +105,27 @@ class Kubelet:
             self._make_pod(job)
 
     def end_container(self, launch: str, reason: str) -> None:
-        """Kill it as the kernel (`OOMKilled`), the node (`Evicted`) or the scheduler (`Preempted`) does."""
+        """End it for that reason. Only the kernel (`OOMKilled`) kills at once; everybody else lets it end by itself.
+
+        The node (`Evicted`) deletes nothing, and tells the cluster when the container is gone, not before. The
+        scheduler (`Preempted`), the API (`Drained`) and the taint manager (`Tainted`) say why, and delete the pod. The
+        Job's deadline (`DeadlineExceeded`) and its queue (`Suspended`) delete the pod and say why at the Job alone.
+        """
         with self.api.lock:
-            pod = self.pod_of(launch)
+            pod, job = self.pod_of(launch), self.api.get("Job", launch)
             assert pod is not None
+            assert job is not None
             container = self.containers[pod["metadata"]["name"]]
-            container.killed_as = reason
-            kill_tree(container.process)
+            container.ended_as = reason
+            if reason == "OOMKilled":
+                kill_tree(container.process)
+            elif reason == "Evicted":
+                self._tell_to_end(pod, container)
+            elif reason in _DISRUPTED:
+                _disrupt(pod, *_DISRUPTED[reason])
+                self._want_gone(pod)
+            else:
+                self._end_job(job, reason)
 
     def lose_node(self, launch: str) -> None:
         """Its node falls silent: the executor runs on, and the cluster wants the pod gone."""
@@ -134,6 +156,7 @@ class Kubelet:
                 self.api.remove("Job", meta["name"])
             return
         if job["spec"].get("suspend") or job["status"].get("conditions"):
+            self._fail_late(job, pods)
             return
         if meta["uid"] not in self._started_jobs:
             self._make_pod(job)
@@ -146,6 +169,25 @@ class Kubelet:
         reason = "CompletionsReached" if kind == "Complete" else "PodFailurePolicy"
         job["status"]["conditions"] = [{"type": kind, "status": "True", "reason": reason, "message": "it is over"}]
         self.api.put(job)
+
+    def _end_job(self, job: Object, reason: str) -> None:
+        """Its deadline is over, or a queue has taken its room back: what runs of it is deleted."""
+        said = {"type": "FailureTarget", "reason": reason, "message": "Job was active longer than specified deadline"}
+        if reason == "Suspended":
+            job["spec"]["suspend"] = True
+            said = {"type": "Suspended", "reason": "JobSuspended", "message": "Job suspended"}
+        job["status"]["conditions"] = [{"status": "True", **said}]
+        self.api.put(job)
+        for pod in self._pods_of(job):
+            self._want_gone(pod)
+
+    def _fail_late(self, job: Object, pods: list[Object]) -> None:
+        """What is to fail has failed when none of its pods runs any more."""
+        (said, *more) = job["status"].get("conditions") or [{"type": ""}]
+        runs = any(pod["status"]["phase"] == "Running" for pod in pods)
+        if said["type"] == "FailureTarget" and not more and not runs:
+            job["status"]["conditions"].append({**said, "type": "Failed"})
+            self.api.put(job)
 
     def _pods_of(self, job: Object) -> list[Object]:
         uid = job["metadata"]["uid"]
@@ -223,13 +265,16 @@ class Kubelet:
                 file.chmod(volume["projected"]["defaultMode"])
         return path
 
-    def _look_after(self, pod: Object, container: Container) -> None:
-        now_ms = self.clock.elapsed_ms()
-        if pod["metadata"].get("deletionTimestamp") and container.kill_at_ms is None:
+    def _tell_to_end(self, pod: Object, container: Container) -> None:
+        if container.kill_at_ms is None:
             grace_ms = min(self.grace_ms, pod["spec"]["terminationGracePeriodSeconds"] * 1000)
-            container.kill_at_ms = now_ms + grace_ms
+            container.kill_at_ms = self.clock.elapsed_ms() + grace_ms
             container.process.send_signal(signal.SIGTERM)
-        if container.kill_at_ms is not None and now_ms >= container.kill_at_ms:
+
+    def _look_after(self, pod: Object, container: Container) -> None:
+        if pod["metadata"].get("deletionTimestamp"):
+            self._tell_to_end(pod, container)
+        if container.kill_at_ms is not None and self.clock.elapsed_ms() >= container.kill_at_ms:
             kill_tree(container.process)
         code = container.process.poll()
         if code is None:
@@ -237,18 +282,17 @@ class Kubelet:
         del self.containers[pod["metadata"]["name"]]
         kill_tree(container.process)
         exit_code = 128 - code if code < 0 else code
-        reason = "OOMKilled" if container.killed_as == "OOMKilled" else "Error" if exit_code else "Completed"
+        reason = "OOMKilled" if container.ended_as == "OOMKilled" else "Error" if exit_code else "Completed"
         status: Object = {
             "phase": "Failed" if exit_code else "Succeeded",
-            "conditions": [],
+            "conditions": pod["status"].get("conditions", []),
             **_state("terminated", exitCode=exit_code, reason=reason),
         }
         pod["status"] = status
-        if container.killed_as == "Evicted":
-            status.update(reason="Evicted", message="The node was low on resource: memory.")
+        if container.ended_as == "Evicted":
+            # However well the container ends, the pod has failed.
+            status.update(phase="Failed", reason="Evicted", message="The node was low on resource: memory.")
             _disrupt(pod, "TerminationByKubelet", "The node was low on resource: memory.")
-        if container.killed_as == "Preempted":
-            _disrupt(pod, "PreemptionByScheduler", "preempting to accommodate a higher priority pod")
         self.api.put(pod)
 
     def _want_gone(self, pod: Object) -> None:
@@ -258,7 +302,7 @@ class Kubelet:
 
     def _take_away(self, pod: Object) -> None:
         name, now_ms = pod["metadata"]["name"], self.clock.elapsed_ms()
-        if now_ms >= self._gone_at_ms.setdefault(name, now_ms + _GONE_AFTER_MS):
+        if now_ms >= self._gone_at_ms.setdefault(name, now_ms + self.gone_after_ms):
             self.api.remove("Pod", name)
 
 

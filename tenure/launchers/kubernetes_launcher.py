@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tenure.launchers.base import LauncherSettings, LaunchOrder
     from tenure.launchers.kubernetes_cluster import Answer, Cluster
     from tenure.launchers.kubernetes_objects import Object
+    from tenure.protocol.worker_messages import Cause
 
 _NAME: Final = "kubernetes"
 _GONE: Final = 404
@@ -55,6 +56,8 @@ class _Memory:
     """The newest sighting, while it was one of something that starts or runs."""
     seen_at_ms: int = 0
     had_pod: bool = False
+    cause: Cause | None = None
+    """Why its pod is to go, as seen while it ran."""
     terminating_since_ms: int | None = None
     lease_at_ms: int | None = None
     lease_to_make: Object | None = None
@@ -142,7 +145,10 @@ class KubernetesLauncher:
         if "items" not in pods.body or (job.is_done and not part(job.body, "metadata")):
             return Sighting(Phase.UNKNOWN, detail="what answers is no API server of Kubernetes")
         found = parts(pods.body, "items")
-        return sighting_of(job.body if job.is_done else None, found, self._past(handle.name, found))
+        sighting = sighting_of(job.body if job.is_done else None, found, self._past(handle.name, found))
+        if sighting.phase is Phase.RUNNING:
+            self._memory(handle.name).cause = sighting.cause
+        return sighting
 
     def _pause_ms(self) -> int:
         return min(_LONGEST_PAUSE_MS, max(_SHORTEST_PAUSE_MS, _PAUSE_PER_LAUNCH_MS * len(self._memories)))
@@ -205,11 +211,11 @@ class KubernetesLauncher:
         memory.had_pod = memory.had_pod or bool(pods)
         if not is_terminating(pods):
             memory.terminating_since_ms = None
-            return Past(memory.had_pod)
+            return Past(memory.had_pod, cause=memory.cause)
         if memory.terminating_since_ms is None:
             memory.terminating_since_ms = now_ms
         overdue_ms = self._options.grace_s * 1000 + _OVERDUE_MS
-        return Past(memory.had_pod, now_ms - memory.terminating_since_ms > overdue_ms)
+        return Past(memory.had_pod, now_ms - memory.terminating_since_ms > overdue_ms, memory.cause)
 
     def _memory(self, name: str) -> _Memory:
         return self._memories.setdefault(name, _Memory())

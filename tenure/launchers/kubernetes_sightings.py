@@ -6,7 +6,7 @@ the cluster also sets it for pods of nodes that it has lost.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, final
 
 from tenure.launchers.base import Phase, Sighting
@@ -43,6 +43,8 @@ _POD_REASONS: Final = {
     "NodeAffinity": Cause.LAUNCH_REFUSED,
     "UnexpectedAdmissionError": Cause.LAUNCH_REFUSED,
 }
+_SAYS_LITTLE: Final = frozenset({None, Cause.EXECUTOR_DIED, Cause.EXECUTOR_REMOVED})
+"""What is told of the end of a pod of which nothing more can be seen."""
 _NEVER_ADMITTED: Final = "OutOf"
 """What begins the reason of a pod that its node had no room for after all."""
 
@@ -54,14 +56,25 @@ _MOST_CHARACTERS: Final = 500
 @final
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What the launcher remembers of a launch: whether a pod was seen, and whether one takes too long to terminate."""
+    """What the launcher remembers of a launch: whether a pod was seen, and whether one takes too long to terminate.
+
+    `cause` is why the pod is to go, as far as was seen while it still ran: of what was deleted nothing is left to see.
+    """
 
     had_pod: bool = False
     overdue: bool = False
+    cause: Cause | None = None
 
 
 def sighting_of(job: Object | None, pods: Sequence[Object], past: Past) -> Sighting:
     """What is known of the executor. `job` is None when the cluster has none of that name."""
+    sighting = _seen_now(job, pods, past)
+    if past.cause and sighting.phase in {Phase.ENDED, Phase.MISSING} and sighting.cause in _SAYS_LITTLE:
+        return replace(sighting, cause=past.cause)
+    return sighting
+
+
+def _seen_now(job: Object | None, pods: Sequence[Object], past: Past) -> Sighting:
     seen = [_of_pod(pod, past) for pod in pods]
     if alive := [one for one in seen if one.phase in {Phase.RUNNING, Phase.STARTING}]:
         return next((one for one in alive if one.phase is Phase.RUNNING), alive[0])
@@ -70,7 +83,7 @@ def sighting_of(job: Object | None, pods: Sequence[Object], past: Past) -> Sight
     if _condition(job, "Suspended") and not seen:
         return _of_suspended(past)
     if not seen:
-        return _without_pod(job)
+        return _without_pod(job, past)
     known = next((one for one in seen if one.cause is not None), seen[0])
     cause = _job_cause(job) or known.cause
     if _condition(job, "Suspended") and cause in {None, Cause.EXECUTOR_DIED}:
@@ -97,14 +110,14 @@ def _of_suspended(past: Past) -> Sighting:
     return Sighting(Phase.STARTING, Cause.UNSCHEDULABLE, "its Job is suspended, as by a queue that has no room for it")
 
 
-def _without_pod(job: Object) -> Sighting:
+def _without_pod(job: Object, past: Past) -> Sighting:
     if _condition(job, "Complete"):
         return Sighting(Phase.ENDED, None, "its Job is complete")
     for kind in ("Failed", "FailureTarget"):
         if failed := _condition(job, kind):
             why = text(failed, "message") or text(failed, "reason")
             # The pod that was disrupted is gone already, but the policy has said what it was failed for.
-            lost = Cause.EVICTED if "DisruptionTarget" in why else Cause.EXECUTOR_REMOVED
+            lost = (past.cause or Cause.EVICTED) if "DisruptionTarget" in why else Cause.EXECUTOR_REMOVED
             cause = _job_cause(job) or lost
             return Sighting(Phase.ENDED, cause, _short("its Job has failed", why))
     return Sighting(Phase.STARTING, None, "its Job has no pod yet")

@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 
 import tenure
+from tenure.protocol.client_messages import Explain, Query
 from tenure.protocol.launch import launch_name
 from tenure.protocol.worker_messages import Cause
 from tests.fault.instrument import Instrument, check
@@ -39,6 +40,10 @@ def instrument(tmp_path: Path) -> Iterator[Instrument]:
 
 def cluster_of(parity: Parity) -> KubernetesBench:
     return cast("KubernetesBench", parity.bench)
+
+
+def explained(parity: Parity, task_id: str) -> str:
+    return "\n".join(str(line["text"]) for line in parity.fleet.client.ask(Explain(task_id=task_id)).rows)
 
 
 def launch_of(task_id: str, fence: int) -> str:
@@ -72,8 +77,17 @@ def test_a_pod_that_is_started_twice_runs_the_task_once(parity: Parity, instrume
     ("reason", "cause"),
     [
         ("OOMKilled", Cause.OOM_KILLED),
-        pytest.param("Evicted", Cause.EVICTED, marks=pytest.mark.slow),
-        pytest.param("Preempted", Cause.PREEMPTED, marks=pytest.mark.slow),
+        ("Evicted", Cause.EVICTED),
+        ("Preempted", Cause.PREEMPTED),
+        *(
+            pytest.param(reason, cause, marks=pytest.mark.slow)
+            for reason, cause in {
+                "Drained": Cause.EVICTED,
+                "Tainted": Cause.EVICTED,
+                "DeadlineExceeded": Cause.DEADLINE_EXCEEDED,
+                "Suspended": Cause.PREEMPTED,
+            }.items()
+        ),
     ],
 )
 def test_a_pod_that_the_cluster_ends_costs_one_attempt_and_says_why(
@@ -90,7 +104,28 @@ def test_a_pod_that_the_cluster_ends_costs_one_attempt_and_says_why(
     assert handle.result(PATIENCE_S) == 1
     first, second = parity.leases(handle)
     assert (first["cause"], second["attempt"], second["state"]) == (cause, 2, "COMPLETED")
+    assert first["ended_at_ms"] - first["bound_at_ms"] < first["ttl_ms"]
+    (directive,) = parity.fleet.client.ask(Query(what="directives", where=(("task_id", handle.task_id),))).rows
+    assert directive["reason"] == cause
+    assert f"gone ({cause}: " in explained(parity, handle.task_id)
     assert not check(instrument.executions(), parity.records, [handle.task_id]).problems()
+
+
+def test_a_job_that_somebody_deletes_costs_one_attempt_and_says_so(parity: Parity, instrument: Instrument) -> None:
+    instrument.hold()
+    handle = parity.work(instrument, 0, lease_ttl="30s", retry=tenure.Retry(lost=1))
+    parity.wait_for_start(instrument, handle)
+    (lease,) = parity.leases(handle)
+    api = cluster_of(parity).api
+    with api.lock:
+        job = api.get("Job", launch_of(handle.task_id, lease["fence"]))
+        assert job is not None
+        job["metadata"]["deletionTimestamp"] = "2026-01-01T00:05:00Z"
+        api.put(job)
+    wait_until(lambda: parity.leases(handle)[0]["state"] == "RELEASED", "its lease is released", PATIENCE_S)
+    instrument.let_go()
+    assert handle.result(PATIENCE_S) == 1
+    assert [row["cause"] for row in parity.leases(handle)] == [Cause.EXECUTOR_REMOVED, None]
 
 
 def test_nothing_is_left_on_the_cluster(parity: Parity, instrument: Instrument) -> None:

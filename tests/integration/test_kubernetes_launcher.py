@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Generator, Iterator
@@ -29,6 +31,16 @@ from tests.waiting import wait_until
 
 A_WHOLE_SECOND_MS = 1_700_000_000_000
 OVER = frozenset({Phase.ENDED, Phase.MISSING})
+REMOVALS_BY_OTHERS = {
+    "Drained": Cause.EVICTED,
+    "Tainted": Cause.EVICTED,
+    "Preempted": Cause.PREEMPTED,
+    "DeadlineExceeded": Cause.DEADLINE_EXCEEDED,
+    "Suspended": Cause.PREEMPTED,
+}
+"""Why the double of a cluster takes a pod away, and what is told of it: what can be seen before its end."""
+REMOVALS = {"OOMKilled": Cause.OOM_KILLED, "Evicted": Cause.EVICTED, **REMOVALS_BY_OTHERS}
+"""Those that its node decides are told with its end."""
 
 
 @dataclass(frozen=True)
@@ -215,10 +227,7 @@ def test_an_answer_that_breaks_off_says_nothing_of_the_executor(
     assert launcher.probe(handle).phase is Phase.UNKNOWN
 
 
-@pytest.mark.parametrize(
-    ("reason", "cause"),
-    [("OOMKilled", Cause.OOM_KILLED), ("Evicted", Cause.EVICTED), ("Preempted", Cause.PREEMPTED)],
-)
+@pytest.mark.parametrize(("reason", "cause"), REMOVALS.items())
 def test_what_the_cluster_ends_is_seen_with_its_cause_and_its_proof(
     cluster: Cluster, launcher: Launcher[Any], reason: str, cause: Cause
 ) -> None:
@@ -229,6 +238,31 @@ def test_what_the_cluster_ends_is_seen_with_its_cause_and_its_proof(
     assert (seen.cause, seen.proved) == (cause, True)
     assert not is_alive(pid)
     assert len(cluster.stand_in.notes()) == 1
+    was_told = bool(list(cluster.stand_in.folder.glob("*.drained")))
+    assert was_told == (reason != "OOMKilled")
+
+
+@pytest.mark.parametrize(("reason", "cause"), {**REMOVALS_BY_OTHERS, "Tainted": Cause.NODE_GONE}.items())
+def test_why_a_pod_goes_is_kept_when_it_is_gone_before_the_next_look(
+    cluster: Cluster, reason: str, cause: Cause
+) -> None:
+    """A cluster takes a pod away as soon as its end is counted; a worker with many launches looks seldom."""
+    clock = ManualClock(A_WHOLE_SECOND_MS)
+    cluster.kubelet.gone_after_ms = 0
+    slow = replace(cluster, settings=replace(cluster.settings, clock=clock))
+    with slow.launcher() as launcher:
+        handle = launcher.launch(launcher.render(order()))
+        pid = cluster.stand_in.wait_for_start()
+        os.kill(pid, signal.SIGSTOP)
+        cluster.kubelet.end_container(handle.name, reason)
+        clock.advance_ms(1_000)
+        assert launcher.probe(handle).phase is Phase.RUNNING
+        os.kill(pid, signal.SIGCONT)
+        wait_until(lambda: not cluster.api.of("Pod"), "its pod is gone")
+        wait_until(lambda: bool(cluster.api.of("Job")[0]["status"].get("conditions")), "its Job says that it is over")
+        clock.advance_ms(1_000)
+        seen = launcher.probe(handle)
+    assert (seen.phase, seen.cause, seen.proved) == (Phase.ENDED, cause, False)
 
 
 def test_a_node_that_falls_silent_proves_nothing(cluster: Cluster) -> None:

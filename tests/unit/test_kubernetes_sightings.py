@@ -134,6 +134,31 @@ def test_a_disrupted_pod_that_is_gone_already_is_known_by_what_its_job_says() ->
     assert (sighting.phase, sighting.cause, sighting.proved) == (Phase.ENDED, Cause.EVICTED, False)
 
 
+@pytest.mark.parametrize(
+    ("found", "pods", "cause"),
+    [
+        (job(("Complete", "")), [], Cause.PREEMPTED),
+        (job(("Failed", "BackoffLimitExceeded")), [], Cause.PREEMPTED),
+        (None, [], Cause.PREEMPTED),
+        (job(), [ended(143)], Cause.PREEMPTED),
+        (job(), [ended(0)], Cause.PREEMPTED),
+        (job(), [ended(137, "OOMKilled")], Cause.OOM_KILLED),
+        (job(("Failed", "DeadlineExceeded")), [], Cause.DEADLINE_EXCEEDED),
+        (job(), [pod()], None),
+    ],
+)
+def test_what_was_seen_of_a_pod_while_it_ran_says_why_it_is_gone(
+    found: Object | None, pods: list[Object], cause: Cause | None
+) -> None:
+    assert sighting_of(found, pods, Past(had_pod=True, cause=Cause.PREEMPTED)).cause is cause
+
+
+def test_the_policy_of_a_job_says_less_than_its_pod_did() -> None:
+    failed = job(("Failed", "PodFailurePolicy"))
+    failed["status"]["conditions"][0]["message"] = "Pod a/b has condition DisruptionTarget matching FailJob rule"
+    assert sighting_of(failed, [], Past(had_pod=True, cause=Cause.PREEMPTED)).cause is Cause.PREEMPTED
+
+
 def test_a_queue_holds_a_job_back_before_it_has_run_and_preempts_it_afterwards() -> None:
     held = job(("Suspended", "JobSuspended"))
     assert sighting_of(held, [], NEVER).phase is Phase.STARTING
