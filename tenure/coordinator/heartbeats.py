@@ -98,9 +98,9 @@ def _find_missing(turn: Turn, worker: WorkerView, beat: Heartbeat, listed: set[t
     if worker.bound == 0:
         return
     for lease in turn.leases.of_worker(worker.worker_id):
-        is_settled = lease.unproved or lease.surrendered is not None
-        known = lease.generation == worker.generation and beat.sequence > lease.after_beat and not is_settled
-        if known and (lease.task_id, lease.fence) not in listed and lease.state is LeaseState.ACTIVE:
+        known = lease.generation == worker.generation and beat.sequence > lease.after_beat and not lease.unproved
+        is_missed = (lease.task_id, lease.fence) not in listed and lease.surrendered is None
+        if known and is_missed and lease.state is LeaseState.ACTIVE:
             detail = f"{worker.worker_id} is alive and does not hold it any more"
             leases.end(turn, lease, LeaseState.EXPIRED, "not_held")
             directives.after_loss(turn, lease, directives.Loss("not_held", detail))

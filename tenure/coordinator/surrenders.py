@@ -2,9 +2,9 @@
 
 An executor knows of such an end only that it was sent a signal: an evicted pod, one that made room for another and one
 whose host is shut down look the same from inside. Its parent asks the substrate, which often says why only when the
-executor is gone. So the executor has its verdict at once and may go, and its lease is kept for a moment, until its
-parent has told the cause: for a quarter of its term and ten seconds at most, and not at all while the parent is not
-there. Nothing runs under it meanwhile, for the executor has said that its tree is gone.
+executor is gone. So the executor has its verdict at once and may go, and its lease is kept until its parent has told
+the cause: some seconds, half of its term at most, and not at all when the parent is not there. Nothing runs under it
+meanwhile, for the executor has said that its tree is gone.
 
 The word is kept in memory. After a restart of the coordinator the lease is over when the parent tells its end, as that
 of an executor which ended without a word, or else runs out.
@@ -25,12 +25,14 @@ if TYPE_CHECKING:
     from tenure.protocol.worker_messages import Released
 
 _PATIENCE_MS: Final = 10_000
-_ANSWERS: Final = frozenset({WorkerState.ACTIVE, WorkerState.DRAINING})
+_PATIENCE_PER_LAUNCH_MS: Final = 200
+"""A parent with many launches in hand looks at each of them seldom."""
+_IS_THERE: Final = frozenset({WorkerState.ACTIVE, WorkerState.DRAINING})
 
 
-def patience_ms(ttl_ms: int) -> int:
-    """How long a lease that was given up is kept for its parent's word."""
-    return min(_PATIENCE_MS, ttl_ms // 4)
+def patience_ms(ttl_ms: int, in_hand: int) -> int:
+    """How long a lease that was given up is kept for the word of its parent, which has so many launches in hand."""
+    return min(_PATIENCE_MS + _PATIENCE_PER_LAUNCH_MS * in_hand, ttl_ms // 2)
 
 
 def take(turn: Turn, lease: LiveLease, event: Released) -> None:
@@ -56,9 +58,10 @@ def settle(turn: Turn) -> None:
 def _awaits(turn: Turn, lease: LiveLease, what: Surrender) -> bool:
     """Whether the parent may still tell why; of what is being cancelled everybody knows."""
     parent = turn.fleet.get(lease.parent)
-    if lease.gone is not None or lease.stopping or parent is None or parent.state not in _ANSWERS:
+    if lease.gone is not None or lease.stopping or parent is None or parent.state not in _IS_THERE:
         return False
-    return turn.elapsed_ms - what.at_ms < patience_ms(lease.ttl_ms)
+    # While the broker cannot be read, nobody is late.
+    return turn.memory.heard_until_ms - what.at_ms < patience_ms(lease.ttl_ms, parent.bound)
 
 
 def _end(turn: Turn, lease: LiveLease, event: Released) -> None:

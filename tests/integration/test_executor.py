@@ -215,7 +215,8 @@ def test_cancelling_ends_what_runs(fleet: Fleet, scene: Scene, marks: Path) -> N
 def test_a_signal_ends_what_runs_at_once(fleet: Fleet, scene: Scene, marks: Path, number: int) -> None:
     parent, executors = scene
     hold = held(marks)
-    handle = fleet.client.using(retry=tenure.Retry(lost=1)).submit(f"{HANDLERS}:work", str(marks), 1, 0.0)
+    once_more = fleet.client.using(retry=tenure.Retry(lost=1), lease_ttl="8s")  # its parent says nothing of its end
+    handle = once_more.submit(f"{HANDLERS}:work", str(marks), 1, 0.0)
     process = executors.start(parent.take())
     wait_until(lambda: starts(marks), "the handler runs", 30)
     process.send_signal(number)

@@ -12,6 +12,7 @@ _FLEET: Final = "coordinator/fleet.py"
 _HEARTBEATS: Final = "coordinator/heartbeats.py"
 _LIVE: Final = "coordinator/live.py"
 _REGISTRY: Final = "coordinator/registry.py"
+_SURRENDERS: Final = "coordinator/surrenders.py"
 _SWEEPER: Final = "coordinator/sweeper.py"
 _SCHEMA: Final = "coordinator/store/schema.sql"
 _MIGRATION: Final = "coordinator/store/migrations/0004_executors.sql"
@@ -190,6 +191,48 @@ ENDS: Final = (
         _EXECUTORS,
         "            lease.gone = replace(lease.gone, since_ms=turn.elapsed_ms)\n",
         "            lease.gone = replace(lease.gone, since_ms=turn.elapsed_ms - 1)\n",
+    ),
+    mutant(
+        "told_to_end_is_the_cause",
+        "what the substrate says of an executor that was told to end is the cause of its lease's end",
+        _SURRENDERS,
+        "told.cause if told.cause is not Cause.EXECUTOR_DIED else cause",
+        "cause",
+    ),
+    mutant(
+        "died_after_its_word",
+        "an executor that has said why it ends did not end without a word",
+        _SURRENDERS,
+        "told.cause if told.cause is not Cause.EXECUTOR_DIED else cause",
+        "told.cause",
+    ),
+    mutant(
+        "surrender_waits_for_nobody",
+        "a parent that is not there is not waited for",
+        _SURRENDERS,
+        " or parent is None or parent.state not in _IS_THERE:",
+        " or parent is None:",
+    ),
+    mutant(
+        "surrender_without_end",
+        "what an executor has given up is released soon, whatever its parent does",
+        _SURRENDERS,
+        "return turn.memory.heard_until_ms - what.at_ms < patience_ms(lease.ttl_ms, parent.bound)",
+        "return True",
+    ),
+    mutant(
+        "surrender_is_missed",
+        "an executor that lists no more what it has given up has not lost it",
+        _HEARTBEATS,
+        "not in listed and lease.surrendered is None",
+        "not in listed",
+    ),
+    mutant(
+        "surrender_of_what_is_cancelled",
+        "what is being cancelled and has been given up is over",
+        _SURRENDERS,
+        " or lease.stopping or",
+        " or",
     ),
     mutant(
         "quiet_while_blind",

@@ -11,7 +11,7 @@ from tenure.protocol.worker_messages import Cause, Leaving
 from tests.scripted_fleet import TTL_MS, ScriptedFleet, verdicts
 from tests.scripted_launcher import started, told
 
-PATIENCE_MS = patience_ms(TTL_MS)
+PATIENCE_MS = patience_ms(TTL_MS, 1)
 
 
 @pytest.fixture
@@ -24,9 +24,12 @@ def causes(fleet: ScriptedFleet, task: str) -> list[tuple[str, str]]:
     return fleet.records.rows("SELECT state, cause FROM lease WHERE task_id = ? ORDER BY fence", task)
 
 
-@pytest.mark.parametrize(("ttl_ms", "patience"), [(1_000, 250), (30_000, 7_500), (3_600_000, 10_000)])
-def test_the_wait_is_short_against_the_term(ttl_ms: int, patience: int) -> None:
-    assert patience_ms(ttl_ms) == patience
+@pytest.mark.parametrize(
+    ("ttl_ms", "in_hand", "patience"),
+    [(1_000, 1, 500), (30_000, 1, 10_200), (30_000, 50, 15_000), (120_000, 50, 20_000), (3_600_000, 1, 10_200)],
+)
+def test_the_wait_is_short_against_the_term(ttl_ms: int, in_hand: int, patience: int) -> None:
+    assert patience_ms(ttl_ms, in_hand) == patience
 
 
 @pytest.mark.parametrize("cause", [Cause.EVICTED, Cause.PREEMPTED, Cause.DEADLINE_EXCEEDED, Cause.EXECUTOR_REMOVED])
