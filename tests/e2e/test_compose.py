@@ -166,3 +166,19 @@ def _restarts(fleet: Composed, container: str) -> int:
 def test_the_command_line_of_the_image_submits(fleet: Composed) -> None:
     submitted = ("submit", "--capability", "programs", "--wait", "--", "echo", "from inside")
     assert "from inside" in fleet.compose("run", "--rm", "cli", *submitted)
+
+
+def test_an_image_that_is_derived_as_the_docs_say_has_its_packages(fleet: Composed, tmp_path: Path) -> None:
+    """The recipe was one that failed: the image has no pip, and Debian's Python brings none."""
+    found = re.search(r"```dockerfile\n(.*?)```", (ROOT / "docs" / "compose.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert found is not None
+    image = f"{fleet.project}-derived"
+    recipe = found[1].replace("FROM tenure\n", f"FROM {fleet.settings['TENURE_IMAGE']}\n").replace("numpy", "tomli-w")
+    (tmp_path / "Dockerfile").write_text(recipe)
+    try:
+        fleet.docker.run("build", "--network", "host", "--tag", image, str(tmp_path))
+        python = ("run", "--rm", "--network", "none", "--entrypoint", "python3", image)
+        said = fleet.docker.run(*python, "-c", "import os, tenure, tomli_w; print(os.getuid(), tenure.__version__)")
+        assert said.split() == ["10001", tenure.__version__]
+    finally:
+        fleet.docker.run("image", "rm", "--force", image, check=False)
