@@ -17,12 +17,13 @@ from tenure.broker.credentials import digest_of
 from tenure.broker.principals import Principal
 from tenure.client.handle import Handle
 from tenure.client.options import SubmitOptions
+from tenure.launchers.catalog import known_launchers
 from tenure.protocol.client_messages import Query
 from tenure.protocol.principal_messages import IssueSite
 from tests import fixtures_launched_handlers as handlers
 from tests.fault.instrument import Instrument, Records
 from tests.fixtures_fleet import HANDLERS, ROOT, Fleet, Worker, open_fleet
-from tests.fixtures_launchers import COLUMNS, EXECUTOR, LauncherBench, Premises, as_toml, open_bench, prepare_bench
+from tests.fixtures_launchers import EXECUTOR, LauncherBench, Premises, as_toml, open_bench, prepare_bench
 from tests.secured import ADMIN, SecuredBroker
 from tests.secured import PASSWORD as ADMIN_PASSWORD
 from tests.waiting import wait_until
@@ -130,7 +131,8 @@ class Parity:
         """Start the parent, or its next agent, with `more` options."""
         file = self.folder / "launcher.toml"
         # Substrates that come with Tenure find `tenure` beside the interpreter; others must be told.
-        executor = {} if self.name in COLUMNS else {"executor": {"program": EXECUTOR}}
+        own = {"site", *(each.name for each in known_launchers() if each.origin == "tenure")}
+        executor = {} if self.name in own else {"executor": {"program": EXECUTOR}}
         file.write_text(as_toml({**self.bench.options, **executor}))
         launcher = "local" if self.name == "site" else self.name
         options = ("--launcher", launcher, "--launcher-file", str(file), "--enable-writes")
