@@ -101,11 +101,6 @@ class Parity:
         (found,) = self.executors(handle)
         return found
 
-    def zombies(self) -> list[psutil.Process]:
-        """What the worker is the parent of, and has ended without being collected."""
-        below = psutil.Process(self.fleet.processes[self.seat.parent].pid).children(recursive=True)
-        return [each for each in below if each.status() == psutil.STATUS_ZOMBIE]
-
     def run_by_hand(self, ticket: str) -> subprocess.CompletedProcess[str]:
         """Start an executor with that ticket beside the launcher, and wait for its end."""
         address = self.folder / "by_hand.url"
@@ -139,6 +134,12 @@ class Parity:
         allowed = ("--allow", handlers.__name__)
         self.fleet.start_worker(Worker(self.seat.parent, SLOTS, 5_000, options=(*options, *allowed, *more)))
         self.fleet.wait_for_workers(self.seat.parent)
+
+
+def zombies(parity: Parity) -> list[psutil.Process]:
+    """What the worker is the parent of, and has ended without being collected."""
+    below = psutil.Process(parity.fleet.processes[parity.seat.parent].pid).children(recursive=True)
+    return [each for each in below if each.status() == psutil.STATUS_ZOMBIE]
 
 
 def _words(process: psutil.Process) -> list[str]:

@@ -24,7 +24,7 @@ from tests import fixtures_launched_handlers as handlers
 from tests.fault.instrument import Instrument, check
 from tests.fixtures_fleet_handlers import count
 from tests.fixtures_launchers import COLUMNS, bench_module
-from tests.fixtures_parity import PATIENCE_S, SECRET, Parity, holders, open_parity, ticket_of
+from tests.fixtures_parity import PATIENCE_S, SECRET, Parity, holders, open_parity, ticket_of, zombies
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.timeout(180)
@@ -168,7 +168,7 @@ def test_lost_executor(parity: Parity, instrument: Instrument) -> None:
     directives = parity.records.rows("SELECT reason FROM directive WHERE task_id = ?", handle.task_id)
     assert len(directives) == 1
     wait_until(lambda: not instrument.running(), "nothing runs any more")
-    wait_until(lambda: not parity.zombies(), "the worker has collected whatever has ended", PATIENCE_S)
+    wait_until(lambda: not zombies(parity), "the worker has collected whatever has ended", PATIENCE_S)
     assert len(instrument.executions()) == 2
     assert not check(instrument.executions(), parity.records, [handle.task_id]).problems()
 
