@@ -265,9 +265,8 @@ class ExecutorGone(Message):
     Taken only from the worker whose executor the lease is bound to, or for whom the offer is and which no other one's
     heartbeat lists. An offer is given back, for no executor runs without a grant. A lease that an executor is bound to
     is released with that cause when `proved` says that its processes are gone and it is not heard, and otherwise runs
-    out by itself, with that cause as its reason. Where the executor has said itself that it was told to end, and is
-    gone, this is only asked for the cause. Told until it is `Judged`; the nonce is the teller's own and only names what
-    is answered.
+    out by itself, with that cause as its reason. Of an executor that has said itself that it was told to end, and has,
+    it only names the cause. Told until it is `Judged`; the nonce is the teller's own and only names what is answered.
     """
 
     kind: Literal["executor_gone"] = "executor_gone"
