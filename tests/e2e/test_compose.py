@@ -60,6 +60,8 @@ def test_every_part_comes_up_healthy(fleet: Composed) -> None:
         fleet.wait_until_healthy(part)
     workers = [*fleet.workers("default"), *fleet.workers("programs")]
     assert len({row["worker_id"] for row in workers}) == 4
+    (broker,) = fleet.containers("broker")
+    assert "Valkey server v=" in fleet.docker.run("exec", broker, "valkey-server", "--version")
 
 
 def test_no_part_is_root_writes_its_image_or_shows_a_secret(fleet: Composed) -> None:
