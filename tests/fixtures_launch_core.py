@@ -22,8 +22,8 @@ from tenure.protocol.worker_messages import ExecutorGone, Hello
 from tenure.testing import SeededEntropy
 from tenure.workers.actions import Tell
 from tenure.workers.inputs import BeatTaken, Ordered, Taken
-from tenure.workers.launch_actions import LaunchAction, ProbeLaunch, StartLaunch
-from tenure.workers.launch_inputs import Key, Launched, LaunchInput, NotLaunched, Sighted
+from tenure.workers.launch_actions import CancelLaunch, LaunchAction, ProbeLaunch, StartLaunch
+from tenure.workers.launch_inputs import CancelTried, Key, Launched, LaunchInput, NotLaunched, Sighted
 from tenure.workers.launch_intake import ParentProfile
 from tenure.workers.launches import Launches
 
@@ -113,13 +113,15 @@ class ParentCore:
         return self.feed(Sighted(key, Sighting(phase, **said)))
 
     def let_run(self, duration_ms: int, phase: Phase = Phase.RUNNING) -> None:
-        """Let time pass while the substrate answers every question with that phase."""
+        """Let time pass while the substrate answers all questions with that phase, and ends nothing when told to."""
         asked = [each.key for each in self.seen.all(ProbeLaunch)]
         until_ms = self.now_ms + duration_ms
         while self.now_ms < until_ms:
             self.actions = [each for each in self.actions if not isinstance(each, ProbeLaunch)]
             self.feed(*(Sighted(key, Sighting(phase)) for key in asked))
-            asked = [each.key for each in self.pass_ms(50) if isinstance(each, ProbeLaunch)]
+            decided = self.pass_ms(50)
+            asked = [each.key for each in decided if isinstance(each, ProbeLaunch)]
+            self.feed(*(CancelTried(each.key) for each in decided if isinstance(each, CancelLaunch)))
 
     def beat(self) -> None:
         """Send a heartbeat; the broker takes it, and the coordinator echoes it."""

@@ -6,7 +6,7 @@ holders work: the file first, then, when the broker knows the new one, the old o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, final
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
@@ -38,10 +38,12 @@ class BrokerUrl:
     Attributes:
         url: the URL.
         source: the file that it was read from, if any.
+        called: what it is called when it cannot be used.
     """
 
     url: str
     source: Path | None = None
+    called: str = field(default="The broker URL", compare=False)
 
     def __post_init__(self) -> None:
         self.parts()
@@ -103,7 +105,7 @@ class BrokerUrl:
         split = self._split()
         found: dict[str, object] = dict(parse_qsl(split.query))
         if foreign := sorted(found.keys() - _OPTIONS):
-            message = f"The broker URL of {self.address} carries {', '.join(foreign)}"
+            message = f"{self.called} of {self.address} carries {', '.join(foreign)}"
             raise InvalidSettings(message, f"After the question mark may stand: {', '.join(sorted(_OPTIONS))}")
         if "ssl_check_hostname" in found:
             found["ssl_check_hostname"] = str(found["ssl_check_hostname"]).lower() in _YES
@@ -118,7 +120,7 @@ class BrokerUrl:
     def _database(self, found: dict[str, object]) -> dict[str, object]:
         text = str(found.get("db", "0"))
         if not text.isdecimal():
-            raise InvalidSettings(f"The broker URL of {self.address} names no database number", _FORMS)
+            raise InvalidSettings(f"{self.called} of {self.address} names no database number", _FORMS)
         return {"db": int(text)}
 
     def _split(self) -> SplitResult:
@@ -128,7 +130,7 @@ class BrokerUrl:
         except ValueError:
             known, split = False, SplitResult("", "", "", "", "")
         if not known or (split.scheme == "unix" and len(split.path) <= 1):
-            raise InvalidSettings("The broker URL cannot be read", _FORMS) from None
+            raise InvalidSettings(f"{self.called} cannot be read", _FORMS) from None
         return split
 
 

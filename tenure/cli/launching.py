@@ -130,6 +130,7 @@ def executor_command(
 
     Raises:
         UsageError: the file's table `executor` holds something else than it may.
+        InvalidSettings: it names the broker where the launcher does that.
     """
     from tenure.launchers.base import ExecutorCommand
     from tenure.processes.interpreters import import_path, python_argv
@@ -139,6 +140,7 @@ def executor_command(
     said = _Executor.of(table)
     if launcher in _IN_IMAGES:
         # Neither this host's folders nor its variables mean anything there; the address is a file of the launcher's.
+        _require_no_address(launcher, said)
         store = ("--artifacts", settings.artifacts) if settings.artifacts else ()
         words = (*store, *_execution(replace(execution, secrets_dir=None)), *said.arguments)
         return ExecutorCommand(said.program or ("tenure",), words, tuple(sorted(said.environment.items())))
@@ -173,6 +175,18 @@ class _Executor:
                 f"the table `{_EXECUTOR}` has no option {foreign[0][:80]!r}", f"It has: {', '.join(known)}"
             )
         return collect(cls, table)
+
+
+def _require_no_address(launcher: str, said: _Executor) -> None:
+    """See that nobody names a broker that the executors would not be told of."""
+    for word in said.arguments:
+        option = word.partition("=")[0]
+        if option in {"--broker-url", "--broker-url-file"}:
+            raise InvalidSettings(
+                f"{option} in `arguments` of the table `{_EXECUTOR}` means nothing to the launcher {launcher}: "
+                "its executors read the broker's address from the mounted Secret",
+                "Leave it out; `secret_name`, `secret_key` and `secret_path` say which Secret, and where",
+            )
 
 
 def _address(launcher: str, settings: Settings, folder: Path) -> tuple[str, ...]:

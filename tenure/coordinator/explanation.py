@@ -144,12 +144,22 @@ def _next(turn: Turn, task: Row, envelope: Envelope) -> Line:
     elif state in {TaskState.OFFERED, TaskState.RUNNING}:
         lease = turn.leases.get(task_id)
         far = f", {lease.progress}" if lease is not None and lease.progress is not None else ""
-        text = f"It is {state}{far}."
+        text = f"It is {state}{far}{_who_has(lease)}."
         if turn.curator.knows(("result", task_id, *_executor(lease))):
             text = f"It is {state}: it has ended, and its files are being checked before its result is accepted."
     elif state in TERMINAL_TASK_STATES:
         text = f"It is {state}, which is final."
     return _line(turn.now_ms, "now", text)
+
+
+def _who_has(lease: LiveLease | None) -> str:
+    """Who has taken an offer that nobody is bound to yet, and what it waits for; "" when that is nobody."""
+    if lease is None or lease.state is not LeaseState.OFFERED or not lease.holder:
+        return ""
+    if not lease.launched:
+        return f": {lease.holder} has taken it, and has not claimed it yet"
+    waits = "no executor has claimed it yet; what its launcher says stands in the log of that worker"
+    return f": {lease.holder} has taken it to be launched, and {waits}"
 
 
 def _executor(lease: LiveLease | None) -> tuple[int, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -20,6 +20,7 @@ class LauncherOptions(BaseModel):
 
 
 _O = TypeVar("_O", bound=LauncherOptions)
+_REMEDY: Final = "See docs/launchers.md for what each option takes"
 
 
 def read_options(kind: type[_O], launcher: str, options: Mapping[str, Any]) -> _O:
@@ -27,10 +28,20 @@ def read_options(kind: type[_O], launcher: str, options: Mapping[str, Any]) -> _
     known = ", ".join(sorted(kind.model_fields))
     if foreign := sorted(options.keys() - kind.model_fields.keys()):
         raise InvalidSettings(f"the launcher {launcher!r} has no option {foreign[0][:80]!r}", f"It has: {known}")
+    for name, value in options.items():
+        if isinstance(value, bool) and _is_number(kind.model_fields[name].annotation):
+            wrong = f"an option of the launcher {launcher!r} does not fit: {name}: it is not yes or no"
+            raise InvalidSettings(wrong, _REMEDY)
     try:
         return kind.model_validate(dict(options))
     except ValidationError as error:
         # What is wrong with several options together has no place of its own, and nobody sent a message.
         wrong = describe(error).removeprefix("message: ")
         message = f"an option of the launcher {launcher!r} does not fit: {wrong}"
-        raise InvalidSettings(message, "See docs/launchers.md for what each option takes") from None
+        raise InvalidSettings(message, _REMEDY) from None
+
+
+def _is_number(wanted: object) -> bool:
+    """Whether true would be taken for 1 there."""
+    kinds = {wanted, *get_args(wanted)}
+    return bool(kinds & {int, float}) and bool not in kinds

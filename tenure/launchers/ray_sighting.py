@@ -7,6 +7,7 @@ as for a node that went silent.
 
 from __future__ import annotations
 
+import re
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -37,7 +38,23 @@ _SIGNS: Final = (
     ("its node", Cause.NODE_GONE, False),
     ("Worker exit type:", Cause.EXECUTOR_DIED, True),
 )
-_MOST_TEXT: Final = 600
+
+_MEANINGS: Final = MappingProxyType(
+    {
+        Cause.EXECUTOR_DIED: "the Ray worker of its actor died",
+        Cause.EXECUTOR_REMOVED: "its actor was removed",
+        Cause.LAUNCH_REFUSED: "it could not be started there",
+        Cause.NODE_GONE: "its node is gone",
+        Cause.OOM_KILLED: "Ray's memory monitor killed it",
+        Cause.UNSCHEDULABLE: "Ray finds no place for it",
+    }
+)
+_PREAMBLE: Final = re.compile(r"\s+\w+: |The actor died unexpectedly before finishing this task|\s*$")
+"""How the lines begin that stand before Ray's reason: what the actor was called, and where it was."""
+_EXIT: Final = re.compile(r".*?Worker exit type: (\w+) Worker exit detail: ")
+_GUESSES: Final = re.compile(r"\s*(Some common causes include|There are some potential root causes).*")
+_OWN_CLASS: Final = re.compile(r"tenure\.errors\.\w+: ")
+_MOST_TEXT: Final = 300
 
 
 def sighting_of(found: dict[str, Any]) -> Sighting:
@@ -71,19 +88,34 @@ def _absent(*, has_group: bool) -> Sighting:
 
 
 def _raised(kind: str, text: str) -> Sighting:
-    detail = f"{kind}: {' '.join(text.split())}"
     if known := _KINDS.get(kind):
-        return Sighting(Phase.ENDED, known[0], detail[:_MOST_TEXT], proved=known[1])
+        return _ended(known[0], text, proved=known[1])
     for sign, cause, proved in _SIGNS:
         if sign in text:
-            # The reason stands at the end of Ray's text, after what the actor was called.
-            return Sighting(Phase.ENDED, cause, _around(detail, sign), proved=proved)
+            return _ended(cause, text, proved=proved)
     if kind in {"ActorDiedError", "RayActorError"}:
-        return Sighting(Phase.ENDED, Cause.EXECUTOR_DIED, detail[:_MOST_TEXT])
+        return _ended(Cause.EXECUTOR_DIED, text, proved=False)
     # ActorUnavailableError and whatever else says nothing about the actor.
-    return Sighting(Phase.UNKNOWN, detail=detail[:_MOST_TEXT])
+    return Sighting(Phase.UNKNOWN, detail=_cut(f"Ray does not know how it is: {_reason(text) or kind}"))
 
 
-def _around(detail: str, sign: str) -> str:
-    start = max(detail.find(sign) - 200, 0)
-    return ("… " if start else "") + detail[start : start + _MOST_TEXT]
+def _ended(cause: Cause, text: str, *, proved: bool) -> Sighting:
+    reason = _last_line(text) if cause is Cause.LAUNCH_REFUSED else _reason(text)
+    detail = f"{_MEANINGS[cause]}: {reason}" if reason else _MEANINGS[cause]
+    return Sighting(Phase.ENDED, cause, _cut(detail), proved=proved)
+
+
+def _reason(text: str) -> str:
+    """Ray's reason in its own words, without its guesses at what may be behind it."""
+    line = next((each for each in text.splitlines() if not _PREAMBLE.match(each)), "")
+    return _GUESSES.sub("", _EXIT.sub(r"\1: ", line)).strip().rstrip(".")
+
+
+def _last_line(text: str) -> str:
+    """What was raised: it stands below the traceback."""
+    return _OWN_CLASS.sub("", (text.strip().splitlines() or [""])[-1]).strip()
+
+
+def _cut(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _MOST_TEXT else text[: _MOST_TEXT - 2].rpartition(" ")[0] + " …"

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from tenure.launchers.rq_plan import RqOptions, RqPlan
 
+_CALLED: Final = "The RQ URL"
 _TIMEOUT_S: Final = 5
 _MAX_FILE_BYTES: Final = 4_000
 _STOPPING_S: Final = 10
@@ -97,6 +98,11 @@ class RqLink:
         """The job of that name. Raises `no_such_job`."""
         return self.fetch_job(name, connection=self.connection, serializer=self.serializer)
 
+    def knows_worker(self, name: str) -> bool:
+        """Whether RQ has heard of a worker lately, and not of its end; one that was killed is forgotten after 90 s."""
+        key = f"{self.prefix}worker:{name}"
+        return bool(self.connection.exists(key)) and not self.connection.hexists(key, "death")
+
     def send_stop(self, name: str) -> None:
         """Have the RQ worker kill the work-horse that runs the job, unless it was told to a moment ago.
 
@@ -133,8 +139,8 @@ def open_link(options: RqOptions) -> RqLink:
 
 def _url(options: RqOptions) -> BrokerUrl:
     if options.redis_url is None:
-        return BrokerUrl(_first_line(cast("Path", options.redis_url_file).expanduser()))
-    url = BrokerUrl(options.redis_url)
+        return BrokerUrl(_first_line(cast("Path", options.redis_url_file).expanduser()), called=_CALLED)
+    url = BrokerUrl(options.redis_url, called=_CALLED)
     if "password" in url.parts():
         raise InvalidSettings(
             "the option redis_url of the launcher 'rq' holds a password, which everybody on this host can read",

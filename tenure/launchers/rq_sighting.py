@@ -6,6 +6,7 @@ with the process that they belong to. Everything else in a record is hearsay.
 
 from __future__ import annotations
 
+import re
 from types import MappingProxyType
 from typing import Final
 
@@ -28,10 +29,16 @@ _SIGNS: Final = (
     # What RQ's worker, its registry and our own function write; the first sign that the text holds counts.
     ("tenure.errors.LaunchRefused", Cause.LAUNCH_REFUSED, True),
     ("tenure.errors.LaunchError", Cause.EXECUTOR_DIED, True),
+    # Its work-horse could not read what to call.
+    ("DeserializationError", Cause.LAUNCH_REFUSED, True),
     ("waitpid returned", Cause.EXECUTOR_DIED, True),
     ("AbandonedJobError", Cause.EXECUTOR_DIED, False),
     ("JobTimeoutException", Cause.DEADLINE_EXCEEDED, False),
 )
+_HINTS: Final = MappingProxyType(
+    {"DeserializationError": "the RQ worker cannot read its jobs: start RQ workers with --serializer json"}
+)
+_OWN_CLASS: Final = re.compile(r"tenure\.errors\.\w+: ")
 _MOST_TEXT: Final = 500
 
 
@@ -55,8 +62,8 @@ def sighting_of(status: str, failure: str, worker: str) -> Sighting:
 
 def _failed(failure: str) -> Sighting:
     lines = failure.strip().splitlines()
-    detail = (lines[-1] if lines else "RQ says failed, and nothing else")[:_MOST_TEXT]
+    detail = _OWN_CLASS.sub("", lines[-1] if lines else "RQ says failed, and nothing else", count=1)[:_MOST_TEXT]
     for sign, cause, proved in _SIGNS:
         if sign in failure:
-            return Sighting(Phase.ENDED, cause, detail, proved=proved)
+            return Sighting(Phase.ENDED, cause, _HINTS.get(sign, detail), proved=proved)
     return Sighting(Phase.ENDED, Cause.EXECUTOR_DIED, detail)

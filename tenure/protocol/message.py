@@ -123,6 +123,8 @@ def _described(problem: ErrorDetails) -> str:
         case "greater_than_equal" | "less_than_equal":
             words = "at least" if problem["type"] == "greater_than_equal" else "at most"
             text = f"it must be {words} {text.rpartition(' ')[2]}"
+        case "tuple_type":
+            text = "it must be a list"
         case "value_error":
             text = text.removeprefix("Value error, ")
         case _:

@@ -50,6 +50,8 @@ class Launch:
     """Why it is to end, if it is."""
     end_by_ms: int = NEVER
     """When it is ended by force, unless it has ended by itself."""
+    forced_ms: int = NEVER
+    """When it was first ended by force."""
     detail: str = ""
     report: ExecutorGone | None = None
     told_ms: int = NEVER

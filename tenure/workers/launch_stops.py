@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, final
 
 from tenure.launchers.base import Phase
+from tenure.protocol.durations import duration_text
 from tenure.protocol.timing import grace_ms
 from tenure.protocol.worker_messages import Cause
 from tenure.workers.holds import NEVER
@@ -46,10 +47,20 @@ class LaunchStops:
         launch.due_ms = now_ms
 
     def insist(self, launch: Launch, now_ms: int) -> bool:
-        """Have it ended by force if its time is over; answers whether that was decided."""
+        """Have it ended by force if its time is over; answers whether that was decided.
+
+        What the substrate still shows after it was ended by force for as long as a launch may take is given up, with
+        nothing proved: its worker or node may be gone for good, and its lease is judged without it.
+        """
         is_late = launch.end_by_ms != NEVER and now_ms >= launch.end_by_ms
         if launch.handle is None or launch.busy or not launch.is_unfinished or not is_late:
             return False
+        if launch.forced_ms != NEVER and now_ms - launch.forced_ms >= self.timeout_ms:
+            detail = f"it was ended by force, and its end was not seen within {duration_text(self.timeout_ms)}"
+            self._book.conclude(launch, launch.end or Cause.CANCELLED, now_ms, proved=False, detail=detail)
+            return True
+        if launch.forced_ms == NEVER:
+            launch.forced_ms = now_ms
         launch.move(LaunchStage.STOPPING)
         launch.end_by_ms = now_ms + _CANCEL_AGAIN_MS
         launch.busy = True

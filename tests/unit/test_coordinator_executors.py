@@ -58,6 +58,17 @@ def test_an_executor_runs_what_its_parent_was_given(fleet: ScriptedFleet) -> Non
     assert "w1.x0, started for w1, got the lease on attempt 1 (fence 1)." in fleet.client.explain(task)
 
 
+def test_it_is_told_who_has_taken_what_no_executor_has_claimed(fleet: ScriptedFleet) -> None:
+    parent = fleet.worker("w1")
+    task = fleet.submit()
+    assert fleet.client.explain(task)[-1] == "It is OFFERED."
+    launch(parent)
+    fleet.live(1_000)
+    last = fleet.client.explain(task)[-1]
+    assert "w1 has taken it to be launched, and no executor has claimed it yet" in last
+    assert "the log of that worker" in last
+
+
 def test_the_second_executor_of_a_launch_is_refused(fleet: ScriptedFleet) -> None:
     parent = fleet.worker("w1")
     task = fleet.submit()

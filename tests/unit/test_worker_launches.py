@@ -322,6 +322,20 @@ def test_a_force_that_was_not_enough_is_used_again() -> None:
     assert len(core.seen.all(CancelLaunch)) == 2
 
 
+@pytest.mark.parametrize("phase", [Phase.RUNNING, Phase.UNKNOWN])
+def test_what_no_force_ends_is_given_up_in_the_end_and_proves_nothing(phase: Phase) -> None:
+    """Its node, or the substrate's own worker there, may be gone for good: a drain would wait for ever."""
+    core = ParentCore()
+    key = core.running()
+    core.orders.stop(key, StopReason.SUPERSEDED)
+    core.let_run(TIMEOUT_MS - 1_000, phase)
+    assert not core.seen.gone(key)
+    core.let_run(grace_ms(TTL_MS) + 10_000, phase)
+    (told,) = core.seen.gone(key)[:1]
+    assert (told.cause, told.proved) == (Cause.CANCELLED, False)
+    assert "not seen within 1 min" in told.detail
+
+
 # --- restart, hello and goodbye ------------------------------------------------------------------
 
 
