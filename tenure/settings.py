@@ -282,7 +282,10 @@ def _first_line(path: Path) -> str:
     try:
         text = path.read_text(encoding="utf-8").strip()
     except OSError as error:
-        raise InvalidSettings(f"the broker's address cannot be read from {path}: {error.strerror}") from error
+        raise InvalidSettings(
+            f"the broker's address cannot be read from {path}: {error.strerror}",
+            "`tenure up` and `tenure broker` write it while they run; for another broker give --broker-url-file",
+        ) from error
     if not text:
         raise InvalidSettings(f"{path} holds no broker's address", f"Write one line into it: {_FORMS}")
     return text.splitlines()[0].strip()

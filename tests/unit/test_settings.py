@@ -128,6 +128,12 @@ def test_an_address_file_that_is_missing_or_empty_is_named(tmp_path: Path, text:
     assert str(tmp_path / "url") in refused_url(broker_url_file=tmp_path / "url")
 
 
+def test_it_is_said_who_writes_an_address_file_that_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSettings) as caught:
+        broker_url(broker_url_file=tmp_path / "url")
+    assert "`tenure up` and `tenure broker` write it" in caught.value.remedy
+
+
 def test_an_address_file_that_may_not_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "url").mkdir(mode=stat.S_IRWXU)
     assert str(tmp_path / "url") in refused_url(broker_url_file=tmp_path / "url")
