@@ -30,7 +30,7 @@ def read_options(kind: type[_O], launcher: str, options: Mapping[str, Any]) -> _
         raise InvalidSettings(f"the launcher {launcher!r} has no option {foreign[0][:80]!r}", f"It has: {known}")
     for name, value in options.items():
         if isinstance(value, bool) and _is_number(kind.model_fields[name].annotation):
-            wrong = f"an option of the launcher {launcher!r} does not fit: {name}: it is not yes or no"
+            wrong = f"an option of the launcher {launcher!r} does not fit: {name}: true and false mean nothing there"
             raise InvalidSettings(wrong, _REMEDY)
     try:
         return kind.model_validate(dict(options))

@@ -52,7 +52,11 @@ _MEANINGS: Final = MappingProxyType(
 _PREAMBLE: Final = re.compile(r"\s+\w+: |The actor died unexpectedly before finishing this task|\s*$")
 """How the lines begin that stand before Ray's reason: what the actor was called, and where it was."""
 _EXIT: Final = re.compile(r".*?Worker exit type: (\w+) Worker exit detail: ")
-_GUESSES: Final = re.compile(r"\s*(Some common causes include|There are some potential root causes).*")
+_BESIDE: Final = re.compile(
+    r"\s*(Some common causes include|There are some potential root causes|Placement group id:).*"
+)
+"""What follows the reason: Ray's guesses at what is behind it, and its own ids."""
+_RAISED: Final = "raised in its creation task"
 _OWN_CLASS: Final = re.compile(r"tenure\.errors\.\w+: ")
 _MOST_TEXT: Final = 300
 
@@ -100,15 +104,15 @@ def _raised(kind: str, text: str) -> Sighting:
 
 
 def _ended(cause: Cause, text: str, *, proved: bool) -> Sighting:
-    reason = _last_line(text) if cause is Cause.LAUNCH_REFUSED else _reason(text)
+    reason = _last_line(text) if _RAISED in text else _reason(text)
     detail = f"{_MEANINGS[cause]}: {reason}" if reason else _MEANINGS[cause]
     return Sighting(Phase.ENDED, cause, _cut(detail), proved=proved)
 
 
 def _reason(text: str) -> str:
-    """Ray's reason in its own words, without its guesses at what may be behind it."""
+    """Ray's reason in its own words."""
     line = next((each for each in text.splitlines() if not _PREAMBLE.match(each)), "")
-    return _GUESSES.sub("", _EXIT.sub(r"\1: ", line)).strip().rstrip(".")
+    return _BESIDE.sub("", _EXIT.sub(r"\1: ", line)).strip().rstrip(".")
 
 
 def _last_line(text: str) -> str:

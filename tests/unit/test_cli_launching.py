@@ -143,7 +143,7 @@ def test_wrong_options_are_one_line(alone: Path, form: LaunchForm, error: type[T
     [
         ("executor = 1\n", "`executor` in wrong.toml is no table"),
         ("= 1\n", "is not TOML"),
-        ("[executor]\nprogram = 1\n", "program: Input should be"),
+        ("[executor]\nprogram = 1\n", "program: it must be a list"),
         ("[executor]\nenviroment = {A = 'b'}\n", "`executor` has no option 'enviroment'"),
         ("grace = 'soon'\n", "grace: it is not a duration: 'soon'"),
     ],
@@ -153,6 +153,15 @@ def test_a_file_that_does_not_fit_is_one_line(alone: Path, text: str, words: str
     with pytest.raises(UsageError) as raised:
         made(LaunchForm("local", Path("wrong.toml")), alone)
     assert words in str(raised.value)
+
+
+@pytest.mark.parametrize("words", ['"--broker-url-file", "/run/x"', '"--broker-url=redis://h"'])
+def test_a_broker_that_pods_would_not_be_told_of_is_refused(alone: Path, words: str) -> None:
+    (alone / "wrong.toml").write_text(f"[executor]\narguments = [{words}]\n[local]\n")
+    form = LaunchForm("kubernetes", Path("wrong.toml"), enable_writes=True)
+    with pytest.raises(InvalidSettings, match="read the broker's address from the mounted Secret"):
+        made(form, alone)
+    made(LaunchForm("local", Path("wrong.toml")), alone)
 
 
 def test_without_a_launcher_it_is_a_worker_like_any_other(alone: Path) -> None:

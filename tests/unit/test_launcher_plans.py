@@ -12,6 +12,8 @@ import pytest
 
 from tenure.errors import InvalidSettings
 from tenure.launchers.base import ExecutorCommand, Phase, Sighting
+from tenure.launchers.kubernetes_options import KubernetesOptions
+from tenure.launchers.local_plan import LocalOptions
 from tenure.launchers.options import read_options
 from tenure.launchers.ray_plan import RayOptions
 from tenure.launchers.ray_plan import render as render_ray
@@ -72,6 +74,8 @@ def test_what_a_task_reserves_is_reserved_by_rays_names() -> None:
         (RayOptions, {"address": "local"}),
         (RayOptions, {"address": ""}),
         (RayOptions, {"placement_timeout_s": "0"}),
+        (RayOptions, {"cpus": True}),
+        (LocalOptions, {"grace": True}),
     ],
 )
 def test_options_that_cannot_be_are_refused_without_their_values(kind: Any, options: dict[str, Any]) -> None:
@@ -86,6 +90,14 @@ def test_a_wrong_value_does_not_drag_all_options_behind_it() -> None:
         read_options(RayOptions, "ray", {"placement_timeout_s": "0"})
     assert "placement_timeout_s: " in refused.value.message
     assert "linger_s" not in str(refused.value)
+
+
+def test_a_list_is_called_a_list() -> None:
+    with pytest.raises(InvalidSettings, match="tolerations: it must be a list"):
+        read_options(KubernetesOptions, "kubernetes", {"tolerations": 1})
+    assert not read_options(
+        KubernetesOptions, "kubernetes", {"image": "x", "lease": False}
+    ).lease  # yes or no is meant there
 
 
 def test_a_secret_of_ray_is_named_by_its_file() -> None:
@@ -111,6 +123,15 @@ def test_a_password_belongs_into_a_file_of_ones_own(tmp_path: Path) -> None:
     file.chmod(0o644)
     with pytest.raises(InvalidSettings, match="open to others"):
         create_rq(settings({"redis_url_file": str(file)}))
+
+
+def test_rqs_url_is_not_called_the_brokers(tmp_path: Path) -> None:
+    file = tmp_path / "url"
+    file.write_text("http://h\n")
+    file.chmod(0o600)
+    for options in ({"redis_url": "redis://h?x=1"}, {"redis_url": "h"}, {"redis_url_file": str(file)}):
+        with pytest.raises(InvalidSettings, match=r"^The RQ URL "):
+            create_rq(StandIn(tmp_path).settings(options))
 
 
 @pytest.mark.parametrize(
@@ -156,6 +177,74 @@ def test_what_rq_says(status: str, failure: str, seen: tuple[Phase, Cause | None
 def test_what_ray_says(found: dict[str, Any] | tuple[str, str], seen: tuple[Phase, Cause | None, bool]) -> None:
     asked = {"seen": "raised", "kind": found[0], "text": found[1]} if isinstance(found, tuple) else found
     assert summary(ray_sighting(asked)) == seen
+
+
+HEAD = (
+    "The actor died unexpectedly before finishing this task.\n\tclass_name: Executor\n\tactor_id: 97cfaf\n\tpid: 12\n"
+)
+EXIT = f"{HEAD}The actor is dead because its worker process has died. Worker exit type: "
+CRASHED = "Worker unexpectedly exits with a connection error code 2. End of file"
+GUESSED = (
+    f"SYSTEM_ERROR Worker exit detail: {CRASHED}. Some common causes include: (1) the process was killed by the OOM"
+)
+GROUPED = "Destroying worker since its placement group was removed"
+REMOVED = f"INTENDED_SYSTEM_EXIT Worker exit detail: {GROUPED}. Placement group id: ebac, bundle index: 0"
+LOW = "1 worker(s) were killed due to the node running low on memory"
+IN_INIT = "The actor died because of an error raised in its creation task, \x1b[36mray::x:Executor.__init__()\x1b[39m\n"
+NO_PROGRAM = "there is no program 'x'. Install tenure here"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "cause", "detail"),
+    [
+        (
+            "ActorDiedError",
+            EXIT + GUESSED,
+            Cause.EXECUTOR_DIED,
+            f"the Ray worker of its actor died: SYSTEM_ERROR: {CRASHED}",
+        ),
+        (
+            "ActorDiedError",
+            EXIT + REMOVED,
+            Cause.EXECUTOR_REMOVED,
+            f"its actor was removed: INTENDED_SYSTEM_EXIT: {GROUPED}",
+        ),
+        ("OutOfMemoryError", f"{LOW}.\nOOM kill reason", Cause.OOM_KILLED, f"Ray's memory monitor killed it: {LOW}"),
+        (
+            "ActorDiedError",
+            f"{IN_INIT}  File 'x', line 1\ntenure.errors.LaunchRefused: {NO_PROGRAM}",
+            Cause.LAUNCH_REFUSED,
+            f"it could not be started there: {NO_PROGRAM}",
+        ),
+        ("ActorDiedError", HEAD, Cause.EXECUTOR_DIED, "the Ray worker of its actor died"),
+    ],
+)
+def test_rays_reason_is_one_sentence_of_ours(kind: str, text: str, cause: Cause, detail: str) -> None:
+    seen = ray_sighting({"seen": "raised", "kind": kind, "text": text})
+    assert (seen.cause, seen.detail) == (cause, detail)
+
+
+def test_a_long_reason_of_rays_is_cut_at_its_end_and_at_a_word() -> None:
+    text = f"{EXIT}SYSTEM_ERROR Worker exit detail: {'longish ' * 100}"
+    detail = ray_sighting({"seen": "raised", "kind": "ActorDiedError", "text": text}).detail
+
+    assert detail.startswith("the Ray worker of its actor died: SYSTEM_ERROR: longish")
+    assert detail.endswith(" longish …")
+    assert len(detail) <= 300
+
+
+@pytest.mark.parametrize(
+    ("failure", "detail"),
+    [
+        ("Traceback\ntenure.errors.LaunchError: the executor ended with signal 9", "the executor ended with signal 9"),
+        ("Traceback\nrq.exceptions.DeserializationError", "start RQ workers with --serializer json"),
+    ],
+)
+def test_rqs_reason_names_no_class_of_ours_and_says_what_helps(failure: str, detail: str) -> None:
+    seen = rq_sighting("failed", failure, "w")
+    assert seen.detail.endswith(detail)
+    assert "tenure.errors" not in seen.detail
+    assert seen.proved
 
 
 def summary(sighting: Sighting) -> tuple[Phase, Cause | None, bool]:
