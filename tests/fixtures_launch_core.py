@@ -112,7 +112,7 @@ class ParentCore:
         self.actions = [each for each in self.actions if not (isinstance(each, ProbeLaunch) and each.key == key)]
         return self.feed(Sighted(key, Sighting(phase, **said)))
 
-    def let_run(self, duration_ms: int, phase: Phase = Phase.RUNNING) -> None:
+    def let_run(self, duration_ms: int, phase: Phase = Phase.RUNNING, *, can_force: bool = True) -> None:
         """Let time pass while the substrate answers all questions with that phase, and ends nothing when told to."""
         asked = [each.key for each in self.seen.all(ProbeLaunch)]
         until_ms = self.now_ms + duration_ms
@@ -121,7 +121,7 @@ class ParentCore:
             self.feed(*(Sighted(key, Sighting(phase)) for key in asked))
             decided = self.pass_ms(50)
             asked = [each.key for each in decided if isinstance(each, ProbeLaunch)]
-            self.feed(*(CancelTried(each.key) for each in decided if isinstance(each, CancelLaunch)))
+            self.feed(*(CancelTried(each.key, done=can_force) for each in decided if isinstance(each, CancelLaunch)))
 
     def beat(self) -> None:
         """Send a heartbeat; the broker takes it, and the coordinator echoes it."""

@@ -99,7 +99,11 @@ class Exchange:
         began_ms = self._clock.elapsed_ms()
         with self._lock:
             self._pending[request_id] = pending
-        self._send(pending)
+        try:
+            self._send(pending)
+        except BaseException:  # such as Ctrl-C: nobody will ever ask for its answer
+            self._forget(pending)
+            raise
         # Until now the reading thread left it alone: it would send it twice, or give up what was never sent.
         pending.asked_ms = began_ms if pending.problem else self._clock.elapsed_ms()
         return pending.future
@@ -197,10 +201,13 @@ class Exchange:
                 return problem
 
     def _end(self, pending: Pending, error: TenureError) -> None:
-        with self._lock:
-            still_waiting = self._pending.pop(pending.request_id, None)
-        if still_waiting is not None:
+        if self._forget(pending):
             pending.future.set_exception(error)
+
+    def _forget(self, pending: Pending) -> bool:
+        """Whether it still waited."""
+        with self._lock:
+            return self._pending.pop(pending.request_id, None) is not None
 
 
 def _bytes_of(request: Request) -> bytes:

@@ -153,7 +153,9 @@ def _next(turn: Turn, task: Row, envelope: Envelope) -> Line:
 
 
 def _who_has(lease: LiveLease | None) -> str:
-    """Who has taken an offer that nobody is bound to yet, and what it waits for; "" when that is nobody."""
+    """Who has taken an offer that nobody is bound to yet, or has given up a lease; "" when that is nobody."""
+    if lease is not None and lease.surrendered is not None:
+        return f", but {lease.worker_id} was told to end and has given it up: {lease.parent} is asked why"
     if lease is None or lease.state is not LeaseState.OFFERED or not lease.holder:
         return ""
     if not lease.launched:

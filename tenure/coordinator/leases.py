@@ -162,9 +162,10 @@ def note_bound(turn: Turn, lease: LiveLease, worker_id: str, nonce: str, after_b
             each.bound += 1
 
 
-def end(turn: Turn, lease: LiveLease, state: LeaseState, cause: str) -> None:
-    """A live lease to EXPIRED or RELEASED, and its entry taken off the stream."""
-    turn.store.run("end_lease", (state, cause, turn.now_ms, lease.task_id, lease.fence, lease.state))
+def end(turn: Turn, lease: LiveLease, state: LeaseState, cause: str, ended_at_ms: int | None = None) -> None:
+    """A live lease to EXPIRED or RELEASED, now or as of then, and its entry taken off the stream."""
+    at_ms = turn.now_ms if ended_at_ms is None else ended_at_ms
+    turn.store.run("end_lease", (state, cause, at_ms, lease.task_id, lease.fence, lease.state))
     text = f"The lease on attempt {lease.attempt} (fence {lease.fence}) is over."
     step = Step(lease.state, state, reason=cause, site=lease.site)
     turn.record("lease_over", text, task_id=lease.task_id, worker_id=lease.worker_id or None, step=step)

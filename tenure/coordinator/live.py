@@ -64,10 +64,11 @@ class Gone:
 @final
 @dataclass(frozen=True, slots=True)
 class Surrender:
-    """What an executor has told that was ended from outside, and when, by elapsed time."""
+    """What an executor has told that was ended from outside, and when, by elapsed time and by the clock."""
 
     told: Released
     at_ms: int
+    now_ms: int
 
 
 @final

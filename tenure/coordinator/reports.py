@@ -110,6 +110,7 @@ def _refuse_stranger(turn: Turn, site: str, report: Report, event: WorkerEvent, 
 
 
 def _apply(turn: Turn, worker: WorkerView, event: WorkerEvent) -> None:
+    surrenders.close(turn, worker, event)
     match event:
         case Finished():
             acceptance.finish(turn, worker, event)

@@ -7,22 +7,24 @@ the cause: some seconds, half of its term at most, and not at all when the paren
 meanwhile, for the executor has said that its tree is gone.
 
 The word is kept in memory. After a restart of the coordinator the lease is over when the parent tells its end, as that
-of an executor which ended without a word, or else runs out.
+of an executor which ended without a word, when a heartbeat of the executor comes that does not list it (`not_held`), or
+else runs out.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tenure.coordinator import directives, executors, leases
+from tenure.coordinator import acceptance, directives, executors, leases
 from tenure.coordinator.live import Surrender
 from tenure.protocol.states import LeaseState, WorkerState
-from tenure.protocol.worker_messages import Cause
+from tenure.protocol.worker_messages import Cause, Claimed, Finished, Released
 
 if TYPE_CHECKING:
+    from tenure.coordinator.fleet import WorkerView
     from tenure.coordinator.live import LiveLease
     from tenure.coordinator.turn import Turn
-    from tenure.protocol.worker_messages import Released
+    from tenure.protocol.worker_messages import WorkerEvent
 
 _PATIENCE_MS: Final = 10_000
 _PATIENCE_PER_LAUNCH_MS: Final = 200
@@ -40,11 +42,21 @@ def take(turn: Turn, lease: LiveLease, event: Released) -> None:
     if lease.surrendered is not None:
         return
     if event.cause is not Cause.DRAINED:
-        _end(turn, lease, event)
+        _end(turn, lease, event, turn.now_ms)
         return
-    lease.surrendered = Surrender(event, turn.elapsed_ms)
+    lease.surrendered = Surrender(event, turn.elapsed_ms, turn.now_ms)
     if not _awaits(turn, lease, lease.surrendered):
-        _end(turn, lease, event)
+        _end(turn, lease, event, turn.now_ms)
+
+
+def close(turn: Turn, worker: WorkerView, event: WorkerEvent) -> None:
+    """Before an event is applied: what contradicts that its holder has given it up finds a lease that is over."""
+    if not isinstance(event, Finished | Claimed | Released) or (isinstance(event, Released) and event.started):
+        return
+    binding = event.binding
+    lease = turn.leases.get(binding.task_id)
+    if lease is not None and lease.surrendered is not None and acceptance.holds(lease, worker, binding):
+        _end(turn, lease, lease.surrendered.told, lease.surrendered.now_ms)
 
 
 def settle(turn: Turn) -> None:
@@ -52,7 +64,7 @@ def settle(turn: Turn) -> None:
     for lease in turn.leases:
         what = lease.surrendered
         if what is not None and not _awaits(turn, lease, what):
-            _end(turn, lease, what.told)
+            _end(turn, lease, what.told, what.now_ms)
 
 
 def _awaits(turn: Turn, lease: LiveLease, what: Surrender) -> bool:
@@ -64,7 +76,8 @@ def _awaits(turn: Turn, lease: LiveLease, what: Surrender) -> bool:
     return turn.memory.heard_until_ms - what.at_ms < patience_ms(lease.ttl_ms, parent.bound)
 
 
-def _end(turn: Turn, lease: LiveLease, event: Released) -> None:
+def _end(turn: Turn, lease: LiveLease, event: Released, ended_at_ms: int) -> None:
+    """It ended when its executor said so; nobody is charged for the wait."""
     lease.printed = event.printed
     cause, detail = event.cause, f"{lease.worker_id} gave it up after it had started: {event.cause}"
     if event.detail:
@@ -75,5 +88,5 @@ def _end(turn: Turn, lease: LiveLease, event: Released) -> None:
         cause = told.cause if told.cause is not Cause.EXECUTOR_DIED else cause
         detail = f"{detail}, and {executors.story(lease, told)}"
         executors.judge_ended(turn, lease)
-    leases.end(turn, lease, LeaseState.RELEASED, cause)
+    leases.end(turn, lease, LeaseState.RELEASED, cause, ended_at_ms)
     directives.after_loss(turn, lease, directives.Loss(cause, detail))

@@ -10,7 +10,7 @@ from tenure.errors import InvalidSettings
 from tenure.protocol.message import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 
 class LauncherOptions(BaseModel):
@@ -43,5 +43,12 @@ def read_options(kind: type[_O], launcher: str, options: Mapping[str, Any]) -> _
 
 def _is_number(wanted: object) -> bool:
     """Whether true would be taken for 1 there."""
-    kinds = {wanted, *get_args(wanted)}
+    kinds = set(_kinds(wanted))
     return bool(kinds & {int, float}) and bool not in kinds
+
+
+def _kinds(wanted: object) -> Iterator[object]:
+    """What is wanted, and all that it is made of: `Annotated` in a union in `Annotated` and so on."""
+    yield wanted
+    for part in get_args(wanted):
+        yield from _kinds(part)

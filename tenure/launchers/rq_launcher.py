@@ -2,7 +2,7 @@
 
 RQ is asked to start each executor once and to do nothing by itself about its end: no retry, no time limit, no result.
 Its records decide nothing. They are quick where an RQ worker has waited for its work-horse, and silent for minutes
-where the RQ worker itself has died, until RQ forgets that worker; the lease covers both.
+where the RQ worker itself was killed; the lease covers both.
 
 Beside each job lies a mark of ours. RQ forgets a job that ended well at once, and the mark is how a launch that is
 tried again is known then. It stands there before the job does, and says afterwards that the job was queued.
@@ -113,9 +113,9 @@ class RqLauncher:
                 return Sighting(Phase.ENDED, detail="RQ has forgotten it, as it does when a job has ended well")
             return Sighting(Phase.MISSING, detail="RQ does not know it")
         worker, status = job.worker_name or "", _status(job)
-        if status == "started" and worker and not self._link.knows_worker(worker):
-            # Nothing is proved: its work-horse may have outlived it.
-            return Sighting(Phase.ENDED, detail=f"RQ's worker {worker}, which had it, is gone")
+        if status == "started" and worker and self._link.worker_has_left(worker):
+            # Nothing is proved: RQ's word is no more than that.
+            return Sighting(Phase.ENDED, detail=f"RQ's worker {worker}, which had it, has left")
         failure = str(getattr(job.latest_result(), "exc_string", None) or "")
         return sighting_of(status, failure, worker)
 

@@ -98,10 +98,12 @@ class RqLink:
         """The job of that name. Raises `no_such_job`."""
         return self.fetch_job(name, connection=self.connection, serializer=self.serializer)
 
-    def knows_worker(self, name: str) -> bool:
-        """Whether RQ has heard of a worker lately, and not of its end; one that was killed is forgotten after 90 s."""
-        key = f"{self.prefix}worker:{name}"
-        return bool(self.connection.exists(key)) and not self.connection.hexists(key, "death")
+    def worker_has_left(self, name: str) -> bool:
+        """Whether RQ has noted the end of a worker of that name.
+
+        One that was killed leaves no note, and one that was cut off for long has none, and may still work.
+        """
+        return bool(self.connection.hexists(f"{self.prefix}worker:{name}", "death"))
 
     def send_stop(self, name: str) -> None:
         """Have the RQ worker kill the work-horse that runs the job, unless it was told to a moment ago.

@@ -51,7 +51,9 @@ class Launch:
     end_by_ms: int = NEVER
     """When it is ended by force, unless it has ended by itself."""
     forced_ms: int = NEVER
-    """When it was first ended by force."""
+    """When the substrate was first told to end it by force."""
+    is_superseded: bool = False
+    """Whether the coordinator has said that its lease is over."""
     detail: str = ""
     report: ExecutorGone | None = None
     told_ms: int = NEVER

@@ -89,8 +89,9 @@ class LaunchCrew:
             case ProbeLaunch(key, handle):
                 return Sighted(key, self._probe(action))
             case CancelLaunch(key, handle):
-                self._try(lambda: self._launcher.cancel(handle), "end an executor", handle)
-                return CancelTried(key)
+                return CancelTried(
+                    key, done=self._try(lambda: self._launcher.cancel(handle), "end an executor", handle)
+                )
             case ClearLaunch(key, handle):
                 return ClearTried(key, done=self._try(lambda: self._launcher.clear(handle), "clear up", handle))
 

@@ -64,9 +64,13 @@ class Sighted:
 @final
 @dataclass(frozen=True, slots=True)
 class CancelTried:
-    """The launcher was asked to end it; whether it is over is said by the next sighting."""
+    """The launcher was asked to end it; whether it is over is said by the next sighting.
+
+    `done` is False when the substrate may not have been told.
+    """
 
     key: Key
+    done: bool
 
 
 @final

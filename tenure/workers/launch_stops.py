@@ -40,7 +40,7 @@ class LaunchStops:
         if not launch.is_unfinished or launch.stage is LaunchStage.STOPPING:
             return
         launch.end = launch.end or cause
-        by_itself = launch.stage is LaunchStage.RUNNING and not at_once
+        by_itself = launch.stage in {LaunchStage.RUNNING, LaunchStage.UNSEEN} and not at_once
         end_by_ms = now_ms + (grace_ms(launch.ttl_ms) + _PATIENCE_MS if by_itself else 0)
         launch.end_by_ms = end_by_ms if launch.end_by_ms == NEVER else min(launch.end_by_ms, end_by_ms)
         # Whether it has ended is worth knowing soon.
@@ -50,22 +50,26 @@ class LaunchStops:
         """Have it ended by force if its time is over; answers whether that was decided.
 
         What the substrate still shows after it was ended by force for as long as a launch may take is given up, with
-        nothing proved: its worker or node may be gone for good, and its lease is judged without it.
+        nothing proved, when its lease is over: its worker or node may be gone for good.
         """
         is_late = launch.end_by_ms != NEVER and now_ms >= launch.end_by_ms
         if launch.handle is None or launch.busy or not launch.is_unfinished or not is_late:
             return False
-        if launch.forced_ms != NEVER and now_ms - launch.forced_ms >= self.timeout_ms:
+        if launch.is_superseded and launch.forced_ms != NEVER and now_ms - launch.forced_ms >= self.timeout_ms:
             detail = f"it was ended by force, and its end was not seen within {duration_text(self.timeout_ms)}"
             self._book.conclude(launch, launch.end or Cause.CANCELLED, now_ms, proved=False, detail=detail)
             return True
-        if launch.forced_ms == NEVER:
-            launch.forced_ms = now_ms
         launch.move(LaunchStage.STOPPING)
         launch.end_by_ms = now_ms + _CANCEL_AGAIN_MS
         launch.busy = True
         self._book.act(CancelLaunch(launch.key, launch.handle))
         return True
+
+    def forced(self, launch: Launch, now_ms: int, *, done: bool) -> None:
+        """The launcher was asked to end it, and could, or could not, tell the substrate."""
+        launch.due_ms = now_ms
+        if done and launch.forced_ms == NEVER:
+            launch.forced_ms = now_ms
 
     def sighted(self, launch: Launch, sighting: Sighting, now_ms: int) -> None:
         """What the substrate says of an unfinished launch."""

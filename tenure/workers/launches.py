@@ -4,7 +4,8 @@ The parent reads assignments like any worker and never claims one: it has an exe
 for itself, and says what became of it. What may be relied on, whatever order inputs come in: a (task, fence) is in the
 heartbeats from the input that brought it until its answer; the launcher is asked one thing at a time about each; what
 was perhaps launched is never forgotten before the substrate has said that it is over, or the coordinator has answered;
-and `ExecutorGone` is told until it is answered. `tests/property/test_worker_launches.py` searches for counterexamples.
+and `ExecutorGone` is told until it is answered, unless what could not be seen is seen again: then as it is.
+`tests/property/test_worker_launches.py` searches for counterexamples.
 
 The core is not safe for threads; the desk holds one lock around it, and every call is short.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from tenure.protocol.control_messages import Drain, Judged, Order, Registered, SayHello, Stop
+from tenure.protocol.control_messages import Drain, Judged, Order, Registered, SayHello, Stop, StopReason
 from tenure.protocol.worker_messages import Cause, Heartbeat
 from tenure.workers.inputs import BeatTaken, DrainAsked, Ordered, Reconnected, Taken
 from tenure.workers.launch_book import LaunchBook
@@ -131,7 +132,7 @@ class Launches:
                 if launch.is_unfinished:
                     self._stops.sighted(launch, sighting, now_ms)
             case CancelTried():
-                launch.due_ms = now_ms
+                self._stops.forced(launch, now_ms, done=happened.done)
             case ClearTried():
                 self._rounds.cleared(launch, now_ms, done=happened.done)
 
@@ -172,6 +173,7 @@ class Launches:
         key = (order.task_id, order.fence)
         launch = self._book.find(key)
         if launch is not None:
+            launch.is_superseded = launch.is_superseded or order.reason is StopReason.SUPERSEDED
             self._stops.stop(launch, Cause.CANCELLED, now_ms)
         elif not self._book.knows(key):
             self._intake.stop_early(key)

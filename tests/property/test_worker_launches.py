@@ -24,6 +24,7 @@ from tenure.workers.launch_actions import (
     StartLaunch,
 )
 from tenure.workers.launch_inputs import CancelTried, ClearTried, CrewInput, Key, Launched, NotLaunched, Sighted
+from tenure.workers.launch_stages import TOLD, LaunchStage
 from tests.fixtures_launch_core import ParentCore, handle_of
 
 SLOTS = 3
@@ -41,6 +42,8 @@ class ParentMachine(RuleBasedStateMachine):
         self.there: dict[Key, Phase] = {}
         """What the substrate has, launched at least once."""
         self.told: dict[Key, ExecutorGone] = {}
+        self.unseen: set[Key] = set()
+        """Told of although the substrate could not be asked, so that more may be known later."""
         self.judged: set[Key] = set()
         self.dropped: set[Key] = set()
         self.left = 0
@@ -80,7 +83,8 @@ class ParentMachine(RuleBasedStateMachine):
     def the_coordinator_judges(self, data: st.DataObject) -> None:
         key = data.draw(st.sampled_from(list(self.told)))
         nonce = self.told[key].binding.nonce
-        self.judged.add(key)
+        if self._stage(key) in TOLD:
+            self.judged.add(key)
         self._see(
             self.core.orders.order(
                 Judged(task_id=key[0], fence=key[1], nonce=nonce, verdict=data.draw(st.sampled_from(list(Verdict))))
@@ -122,11 +126,7 @@ class ParentMachine(RuleBasedStateMachine):
         for action in decided:
             match action:
                 case Tell(ExecutorGone() as event):
-                    key = event.binding.task_id, event.binding.fence
-                    before = self.told.setdefault(key, event)
-                    assert before == event, "two things are told of one launch"
-                    # What may be there must have been looked for in vain, unless its fate was never known.
-                    assert not event.proved or self.there.get(key) is not Phase.RUNNING
+                    self._hear(event)
                 case Tell(Leaving(gone=True)):
                     assert set(self.taken) == self.judged, "it says that nothing is in its hand, and something is"
                 case Leave():
@@ -142,6 +142,22 @@ class ParentMachine(RuleBasedStateMachine):
                         assert action.key not in self.dropped
                         self.asked.append(action)
 
+    def _hear(self, event: ExecutorGone) -> None:
+        key = event.binding.task_id, event.binding.fence
+        before = self.told.get(key, event)
+        assert before == event or key in self.unseen, "two things are told of one launch"
+        assert event.proved or not before.proved, "a proof is taken back"
+        self.told[key] = event
+        if self._stage(key) is not LaunchStage.OVER:
+            assert not event.proved
+            self.unseen.add(key)
+        # What may be there must have been looked for in vain, unless its fate was never known.
+        assert not event.proved or self.there.get(key) is not Phase.RUNNING
+
+    def _stage(self, key: Key) -> LaunchStage | None:
+        launch = self.core.launches._book.find(key)
+        return launch.stage if launch is not None else None
+
     def _answer(self, action: CrewAction, data: st.DataObject) -> CrewInput:
         key = action.key
         match action:
@@ -156,9 +172,10 @@ class ParentMachine(RuleBasedStateMachine):
             case ProbeLaunch(_, handle):
                 return Sighted(key, self._sighting(handle, key, data))
             case CancelLaunch():
-                if data.draw(st.booleans()):
+                done = data.draw(st.booleans())
+                if done and data.draw(st.booleans()):
                     self.there[key] = Phase.ENDED
-                return CancelTried(key)
+                return CancelTried(key, done=done)
             case ClearLaunch():
                 return ClearTried(key, done=data.draw(st.booleans()))
 

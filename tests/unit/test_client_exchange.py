@@ -64,3 +64,15 @@ def test_patience_with_a_silent_coordinator_begins_when_it_was_sent(fleet: Scrip
     exchange.upkeep()
     with pytest.raises(CoordinatorUnreachable):
         answer.result(0)
+
+
+def test_a_request_whose_sending_was_interrupted_is_forgotten(fleet: ScriptedFleet, exchange: Exchange) -> None:
+    """Nobody has its future; kept, it would have its client ask for news for ever."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    fleet.while_sending = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        exchange.post(exchange.next_id(), Cancel(task_ids=()))
+    assert len(exchange) == 0

@@ -90,6 +90,47 @@ def test_a_parent_that_tells_nothing_is_not_waited_for_long(fleet: ScriptedFleet
     assert (causes(fleet, task), verdicts(parent)) == ([("RELEASED", "drained")], ["duplicate"])
 
 
+def test_nobody_is_charged_for_the_wait(fleet: ScriptedFleet) -> None:
+    """A campaign pays for as long as its attempts have run, and what was given up does not."""
+    fleet.worker("w1")
+    task = fleet.submit()
+    _, worker, hand = started(fleet, fleet.workers[0])
+    fleet.live(1_000)
+    worker.release(hand, Cause.DRAINED, started=True)
+    fleet.live(PATIENCE_MS + 2_000)
+    ((took_ms,),) = fleet.records.rows("SELECT ended_at_ms - bound_at_ms FROM lease WHERE task_id = ?", task)
+    assert took_ms == 1_000
+
+
+def test_it_is_told_that_the_parent_is_asked(fleet: ScriptedFleet) -> None:
+    parent = fleet.worker("w1")
+    task = fleet.submit()
+    _, worker, hand = started(fleet, parent)
+    worker.release(hand, Cause.DRAINED, started=True)
+    last = fleet.client.explain(task)[-1]
+    assert last == "It is RUNNING, but w1.x0 was told to end and has given it up: w1 is asked why."
+
+
+def test_a_result_after_it_is_evidence_and_no_result(fleet: ScriptedFleet) -> None:
+    parent = fleet.worker("w1")
+    task = fleet.submit(retry=Retry(lost=1))
+    _, worker, hand = started(fleet, parent)
+    worker.release(hand, Cause.DRAINED, started=True)
+    worker.finish(hand)
+    assert verdicts(worker) == ["accepted", "lease_released"]
+    assert (causes(fleet, task)[0], fleet.records.result(task)) == (("RELEASED", "drained"), None)
+
+
+def test_nothing_that_was_begun_is_taken_back_as_unstarted(fleet: ScriptedFleet) -> None:
+    parent = fleet.worker("w1")
+    task = fleet.submit(retry=Retry(lost=1))
+    _, worker, hand = started(fleet, parent)
+    worker.release(hand, Cause.DRAINED, started=True)
+    worker.release(hand, Cause.UNSTARTED, started=False)
+    assert verdicts(worker) == ["accepted", "duplicate"]
+    assert (causes(fleet, task)[0], len(fleet.records.directives(task))) == (("RELEASED", "drained"), 1)
+
+
 def test_a_parent_that_is_not_there_is_not_waited_for(fleet: ScriptedFleet) -> None:
     parent = fleet.worker("w1")
     task = fleet.submit()

@@ -185,6 +185,8 @@ def test_names_that_are_no_labels_are_found_in_full_among_the_annotations(name: 
         ({"labels": {"team": "a b"}}, "a label has at most 63"),
         ({"queue": "q" * 64}, "at most 63 characters"),
         ({"deadline_s": "0"}, "must be at least 1"),
+        ({"deadline_s": True}, "true and false mean nothing there"),
+        ({"ttl_after_finished_s": False}, "true and false mean nothing there"),
         ({"image_pull_policy": "Sometimes"}, "'Always', 'IfNotPresent' or 'Never'"),
     ],
 )

@@ -101,7 +101,7 @@ def bench() -> Iterator[Bench]:
 def test_each_action_has_one_answer(bench: Bench) -> None:
     assert bench.answer(StartLaunch(KEY, ORDER)) == [Launched(KEY, HANDLE)]
     assert bench.answer(ProbeLaunch(KEY, HANDLE)) == [Sighted(KEY, Sighting(Phase.RUNNING))]
-    assert bench.answer(CancelLaunch(KEY, HANDLE)) == [CancelTried(KEY)]
+    assert bench.answer(CancelLaunch(KEY, HANDLE)) == [CancelTried(KEY, done=True)]
     assert bench.answer(ClearLaunch(KEY, HANDLE)) == [ClearTried(KEY, done=True)]
     assert len(bench.launcher.threads) == 1
     assert get_ident() not in bench.launcher.threads
@@ -158,7 +158,7 @@ def test_a_launch_that_fails_is_known_not_to_be_or_unknown(
 
 def test_what_cannot_be_done_is_answered_too(bench: Bench) -> None:
     bench.launcher.error = SubstrateUnreachable("away")
-    assert bench.answer(CancelLaunch(KEY, HANDLE)) == [CancelTried(KEY)]
+    assert bench.answer(CancelLaunch(KEY, HANDLE)) == [CancelTried(KEY, done=False)]
     assert bench.answer(ClearLaunch(KEY, HANDLE)) == [ClearTried(KEY, done=False)]
     bench.launcher.error = KeyError("a fault of the launcher")
     (seen,) = bench.answer(ProbeLaunch(KEY, HANDLE))
@@ -173,7 +173,7 @@ def test_what_another_launcher_has_launched_is_missing_and_nothing_is_proved(ben
     (seen,) = (each.sighting for each in answers if isinstance(each, Sighted))
     assert (seen.phase, seen.proved) == (Phase.MISSING, False)
     assert seen.detail == "it was launched with before, and this worker has test now"
-    assert CancelTried(KEY) in answers
+    assert CancelTried(KEY, done=True) in answers
     assert ClearTried(KEY, done=True) in answers
     assert bench.launcher.calls == []
 

@@ -177,7 +177,7 @@ def test_what_does_not_start_in_time_is_ended(seen: Cause | None, cause: Cause) 
     core.sighted(key, Phase.STARTING, cause=seen, detail="pulling")
     core.pass_ms(100)
     assert core.seen.all(CancelLaunch) == [CancelLaunch(key, handle)]
-    core.feed(CancelTried(key))
+    core.feed(CancelTried(key, done=True))
     core.sighted(key, Phase.ENDED, cause=Cause.EXECUTOR_REMOVED, proved=True)
     assert (core.seen.gone(key)[0].cause, core.seen.gone(key)[0].detail) == (cause, "pulling")
 
@@ -283,7 +283,7 @@ def test_what_runs_may_end_by_itself_and_is_ended_by_force_when_it_does_not(reas
     assert not core.seen.all(CancelLaunch)
     core.let_run(500)
     assert core.seen.all(CancelLaunch) == [CancelLaunch(key, handle_of(key))]
-    core.feed(CancelTried(key))
+    core.feed(CancelTried(key, done=True))
     core.sighted(key, Phase.ENDED, cause=Cause.EXECUTOR_DIED, proved=True)
     assert core.seen.gone(key)[0].cause is Cause.CANCELLED
 
@@ -315,7 +315,7 @@ def test_a_force_that_was_not_enough_is_used_again() -> None:
     core.launched(key)
     core.orders.stop(key)
     core.pass_ms(100)
-    core.feed(CancelTried(key))
+    core.feed(CancelTried(key, done=True))
     core.let_run(4_500, Phase.UNKNOWN)
     assert len(core.seen.all(CancelLaunch)) == 1
     core.let_run(1_000, Phase.UNKNOWN)
@@ -383,7 +383,7 @@ def test_asked_twice_it_ends_them() -> None:
     core.feed(DrainAsked(at_once=True))
     core.let_run(200)
     assert [action.key for action in core.seen.all(CancelLaunch)] == [key]
-    core.feed(CancelTried(key))
+    core.feed(CancelTried(key, done=True))
     core.sighted(key, Phase.ENDED, proved=True)
     assert core.seen.gone(key)[0].cause is Cause.DRAINED
 

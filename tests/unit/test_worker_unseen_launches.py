@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from tenure.launchers.base import Phase, Sighting
+from tenure.protocol.control_messages import StopReason
+from tenure.protocol.timing import grace_ms
 from tenure.protocol.worker_messages import Cause
 from tenure.workers.actions import Leave
 from tenure.workers.inputs import DrainAsked
 from tenure.workers.launch_actions import CancelLaunch, ClearLaunch
 from tenure.workers.launch_inputs import ClearTried, Key, Sighted
-from tests.fixtures_launch_core import TIMEOUT_MS, ParentCore
+from tests.fixtures_launch_core import TIMEOUT_MS, TTL_MS, ParentCore
 
 
 def test_an_offer_is_not_kept_for_a_substrate_that_cannot_be_asked_for_too_long() -> None:
@@ -58,12 +60,37 @@ def test_the_proof_of_an_end_is_told_although_less_was_told_before() -> None:
     assert (core.seen.gone(key)[-1].cause, core.seen.gone(key)[-1].proved) == (Cause.NODE_GONE, True)
 
 
-def test_what_could_not_be_seen_is_ended_by_force_when_it_is_seen_and_has_not_obeyed() -> None:
+def test_what_could_not_be_seen_has_time_to_end_by_itself_before_it_is_ended_by_force() -> None:
     core = ParentCore()
     key = unseen(core)
     core.orders.stop(key)
-    core.let_run(60_000, Phase.UNKNOWN)
-    assert [each.key for each in core.seen.all(CancelLaunch)[:1]] == [key]
+    core.let_run(grace_ms(TTL_MS) + 1_900, Phase.UNKNOWN)
+    assert not core.seen.all(CancelLaunch)
+    core.let_run(1_000, Phase.RUNNING)
+    assert [each.key for each in core.seen.all(CancelLaunch)] == [key]
+
+
+def test_what_a_substrate_was_never_told_to_end_is_not_given_up() -> None:
+    """An outage says nothing of what it runs, however long it is, and whatever has become of the lease."""
+    core = ParentCore()
+    key = core.running()
+    core.orders.stop(key, StopReason.SUPERSEDED)
+    core.let_run(5 * TIMEOUT_MS, Phase.UNKNOWN, can_force=False)
+    assert not core.seen.gone(key)
+    assert core.launches.room(core.now_ms) == 1
+    core.let_run(TIMEOUT_MS + 10_000, Phase.UNKNOWN)
+    assert not core.seen.gone(key)[0].proved
+
+
+def test_what_is_cancelled_while_its_lease_is_live_is_not_given_up() -> None:
+    """A substrate's own grace may be long, and the proof of the end is wanted."""
+    core = ParentCore()
+    key = core.running()
+    core.orders.stop(key)
+    core.let_run(5 * TIMEOUT_MS, Phase.RUNNING)
+    assert not core.seen.gone(key)
+    core.sighted(key, Phase.ENDED, proved=True)
+    assert core.seen.gone(key)[0].proved
 
 
 def test_a_drain_waits_for_what_cannot_be_seen_until_the_coordinator_has_answered() -> None:
