@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 _FIRST_PAUSE_MS: Final = 50
 _LONGEST_PAUSE_MS: Final = 2_000
+_WORTH_A_LINE: Final = 3
+"""How many failures in a row are more than a hiccup."""
 _STREAM_PAUSE_MS: Final = 250
 """A missing stream is made by a coordinator that is coming up; asking again costs next to nothing."""
 
@@ -110,6 +112,8 @@ class Line:
                 self._failed(error)
                 self._duty.opened(again=True)
             else:
+                if self._failures >= _WORTH_A_LINE:
+                    _LOG.warning("%s: the broker answers again", self._duty.name)
                 self._failures = 0
                 self._admission.passed(self._duty.name)
         self._duty.closing(self._broker)
@@ -128,7 +132,7 @@ class Line:
         if self._halt.is_set():
             return
         self._again = True
-        says = self._failures == 3 and not is_said  # noqa: PLR2004 - a hiccup is not worth a line
+        says = self._failures == _WORTH_A_LINE and not is_said
         level = logging.WARNING if says else logging.DEBUG
         _LOG.log(level, "%s: %s", self._duty.name, error)
         longest_ms = _STREAM_PAUSE_MS if isinstance(error, StreamMissing) else _LONGEST_PAUSE_MS
