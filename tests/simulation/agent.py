@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tests.simulation.network import Network
 
 SITE: Final = DEFAULT_SITE
-_GOODBYE_MS: Final = 500
+GOODBYE_MS: Final = 500
 
 
 @final
@@ -77,6 +77,8 @@ class Seat:
     agent: Agent | None = None
     restarting: bool = False
     retired: bool = False
+    goodbye_ms: int = GOODBYE_MS
+    """How long a drained agent takes to leave."""
 
     def hello(self) -> Hello:
         """What the worker says about itself."""
@@ -286,7 +288,7 @@ class Agent(Process):
     def _leave(self) -> None:
         """Drained: send what is left, say farewell, and end; somebody starts the worker again later."""
         self.leaving = True
-        self.after(_GOODBYE_MS, self._say_farewell)
+        self.after(self.seat.goodbye_ms, self._say_farewell)
 
     def _say_farewell(self) -> None:
         def gone(_: object) -> None:

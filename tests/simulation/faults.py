@@ -36,13 +36,12 @@ class Faults:
         self._undos = 0
         self.broker = BrokerFaults(world, dice, self.for_a_while)
         self.people = PeopleFaults(world, dice, self.for_a_while)
+        self.launcher = LauncherFaults(world, dice, self.for_a_while)
         self.liar: Liar | None = None
 
     def plan(self) -> None:
         """Plan every strike of the profile."""
-        table = (
-            self._table() | self.broker.table() | self.people.table() | LauncherFaults(self.world, self.dice).table()
-        )
+        table = self._table() | self.broker.table() | self.people.table() | self.launcher.table()
         for when, kind in self.world.profile.strikes:
             self.world.engine.at(when, partial(self._strike, kind, table[kind]))
         if self.world.profile.has("liar"):
