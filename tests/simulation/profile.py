@@ -32,7 +32,15 @@ BROKER: Final = (
     "broker_full",
 )
 PEOPLE: Final = ("copy", "twin", "liar", "client_crash", "site_revoked")
-LAUNCHER: Final = ("executor_crash", "executor_drained", "second_executor", "false_end", "parent_crash")
+LAUNCHER: Final = (
+    "executor_crash",
+    "executor_drained",
+    "second_executor",
+    "second_end",
+    "false_end",
+    "unproved_end",
+    "parent_crash",
+)
 
 KINDS: Final = (*COORDINATOR, *WORKER, *NETWORK, *BROKER, *PEOPLE, *LAUNCHER)
 """Every kind of fault, by the name that is used to switch it off."""
