@@ -96,7 +96,7 @@ def _decide(desk: Desk, ids: Sequence[str], decision: Decision) -> None:
     if decision.everything == bool(ids):
         raise UsageError("say which directives", "Give directive ids or task ids, or --all for every pending one")
     rows: list[dict[str, Any]] = []
-    portions = _pending(desk, rows) if decision.everything else iter([tuple(ids)])
+    portions = _pending(desk, rows) if decision.everything else iter([_named(desk, ids)])
     for some in portions:
         rows.extend(_decide_some(desk, some, decision))
     print_steps(desk, rows, nothing="No directive waits for a decision.")
@@ -111,6 +111,19 @@ def _pending(desk: Desk, decided: list[dict[str, Any]]) -> Iterator[tuple[str, .
         if not fresh:
             return
         yield fresh
+
+
+def _named(desk: Desk, ids: Sequence[str]) -> tuple[str, ...]:
+    """Pending directives in place of the tasks that wait for them.
+
+    A request may be repeated, after a restart too, and by then another attempt of the task may wait for a decision.
+    """
+    return tuple(_pending_of(desk, wanted) or wanted for wanted in ids)
+
+
+def _pending_of(desk: Desk, wanted: str) -> str | None:
+    found = query(desk, "directives", {"task_id": wanted, "state": "PENDING"}, 1)
+    return str(found[0]["directive_id"]) if found else None
 
 
 def _decide_some(desk: Desk, ids: tuple[str, ...], decision: Decision) -> Sequence[dict[str, Any]]:

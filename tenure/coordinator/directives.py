@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tenure.coordinator.turn import Turn
 
 POLICY: Final = "policy: the submitter's retry budget"
+_DECIDED: Final = {True: DirectiveState.APPROVED, False: DirectiveState.DENIED}
 
 
 @final
@@ -79,18 +80,25 @@ def after_failure(turn: Turn, lease: LiveLease, kind: str, retry: Retry, failed_
 def decide(turn: Turn, wanted: str, *, approve: bool, by: str, note: str) -> str:
     """A person's decision about a pending directive, given by directive id or task id; answers the directive's id.
 
+    By directive id it may be repeated. By task id it is about whatever attempt was lost by now, so that it is refused
+    where it may be an old one.
+
     Raises:
         UnknownDirective: no such directive, and no pending one of such a task.
-        DirectiveDecided: it was decided before.
+        DirectiveDecided: it was decided before, or may be a repeated decision about an attempt before.
         OverBudget: the task's campaign has no time left for another attempt.
     """
     row = turn.store.row("directive", (wanted,)) or turn.store.row("pending_directive_of_task", (wanted,))
     row = row or turn.store.row("newest_directive_of_task", (wanted,))
     if row is None:
         raise UnknownDirective(f"no directive or task {wanted} waits for a decision", "See `tenure directives list`")
-    directive_id, task_id, next_attempt, state, reason = row
+    directive_id, task_id, next_attempt, state, reason, *decision = row
+    if wanted == directive_id and [state, *decision] == [_DECIDED[approve], by, note]:
+        return str(directive_id)  # asked again by who has not heard the answer
     if state != DirectiveState.PENDING:
         raise DirectiveDecided(f"directive {directive_id} is {state} already", "A decision is never changed")
+    if wanted != directive_id and approve:
+        _require_new(turn, row, note)
     if approve:
         charges.require_time_for_another(turn, task_id)
         _approve(turn, directive_id, by, note)
@@ -103,6 +111,17 @@ def decide(turn: Turn, wanted: str, *, approve: bool, by: str, note: str) -> str
     text = f"{by} {verb} directive {directive_id}{_because(note)}."
     turn.record(f"directive_{verb}", text, task_id=task_id, step=step)
     return str(directive_id)
+
+
+def _require_new(turn: Turn, pending: Row, note: str) -> None:
+    """Refuse what may be an earlier approval, repeated because the answer was lost with its coordinator."""
+    directive_id, task_id, next_attempt, *_ = pending
+    known = (task_id, turn.actor.principal, note, turn.store.epoch)
+    if turn.store.row("approved_in_an_earlier_epoch", known) is not None:
+        raise DirectiveDecided(
+            f"you have approved an attempt of task {task_id} before this coordinator began; this may be that request",
+            f"To allow attempt {next_attempt} as well, name its directive: {directive_id}",
+        )
 
 
 def deny(turn: Turn, task_id: str, by: str, note: str) -> None:

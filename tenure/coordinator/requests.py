@@ -1,7 +1,8 @@
 """What clients ask: each request is answered by exactly one reply, an error of ours included.
 
 A client repeats what was not answered in time. A step that would do something else the second time, such as approving
-the *next* directive of a task, is not taken again: the repeated request gets the reply to the first.
+the *next* directive of a task, is not taken again: the repeated request gets the reply to the first. Replies are not
+kept over a restart: what may be repeated after one is told from the records, as in `tenure.coordinator.directives`.
 """
 
 from __future__ import annotations

@@ -89,7 +89,11 @@ class Cancel(Message):
 
 
 class Decide(Message):
-    """Approve or deny pending directives, by directive id or by task id."""
+    """Approve or deny pending directives, by directive id or by task id.
+
+    Clients that look before they ask name directives. A task id means whichever directive is pending when it is taken,
+    so an approval by task id is refused where it may be a repeated one that an earlier coordinator has taken.
+    """
 
     kind: Literal["decide"] = "decide"
     directives: Annotated[tuple[str, ...], Field(min_length=1, max_length=5_000)]

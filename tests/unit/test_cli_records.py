@@ -186,19 +186,32 @@ def test_filters_reach_the_coordinator(tenure: CommandLine) -> None:
 
 
 def test_steps_reach_the_coordinator(tenure: CommandLine) -> None:
-    tenure("directives", "deny", TASK, "--note", "too late")
     tenure("directives", "approve", "--all")
     tenure("workers", "assign", TASK.lower(), "w1")
     tenure("workers", "register", "w9", "--capability", "gpu", "--label", "a=b=c", "--resource", "gb=8")
     tenure("cancel", TASK, "--reason", "why")
     asked = [ask for ask in tenure.fleet.asked if not isinstance(ask, Query)]
     assert asked == [
-        Decide(directives=(TASK,), approve=False, note="too late"),
         Decide(directives=("d1",), approve=True),
         Assign(task_id=TASK, worker_id="w1"),
         RegisterWorker(worker_id="w9", capabilities=("gpu",), labels=(("a", "b=c"),), resources=(("gb", 8),)),
         Cancel(task_ids=(TASK,), reason="why"),
     ]
+
+
+def test_a_decision_about_a_task_names_the_directive_that_waits_now(tenure: CommandLine) -> None:
+    """Repeated, it must not be about an attempt that was lost since."""
+    tenure("directives", "deny", TASK, "--note", "too late")
+    assert tenure.fleet.asked == [
+        Query(what="directives", where=(("task_id", TASK), ("state", "PENDING")), limit=1),
+        Decide(directives=("d1",), approve=False, note="too late"),
+    ]
+
+
+def test_a_decision_about_what_waits_for_none_is_the_coordinators_to_refuse(tenure: CommandLine) -> None:
+    tenure.fleet.rows["directives"] = []
+    tenure("directives", "approve", TASK, "d7")
+    assert tenure.fleet.asked[-1] == Decide(directives=(TASK, "d7"), approve=True)
 
 
 def test_cancelling_many_is_one_request_and_tells_the_numbers_at_its_end(tenure: CommandLine) -> None:

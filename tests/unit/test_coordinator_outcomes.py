@@ -74,9 +74,12 @@ def test_a_decision_is_never_changed(fleet: ScriptedFleet, *, first: bool, secon
     rows = fleet.client.decide(task, approve=first).rows
     directive, before = rows[0]["directive_id"], fleet.records.directives(task)
     for name in (directive, task):
-        refusal = fleet.client.decide(name, approve=second).refusal
-        assert refusal is not None
-        assert refusal.code == "directive_decided"
+        reply = fleet.client.decide(name, approve=second)
+        if name == directive and first == second:
+            assert reply.rows == rows
+            continue
+        assert reply.refusal is not None
+        assert reply.refusal.code == "directive_decided"
     assert fleet.records.directives(task) == before
 
 
@@ -95,6 +98,67 @@ def test_a_repeated_decision_does_not_decide_about_the_next_attempt_too(fleet: S
 
     assert [state for state, _, _ in fleet.records.directives(task)] == ["APPROVED", "PENDING"]
     assert fleet.client.replies["same"] == first
+
+
+def lost_again_after_an_approval(fleet: ScriptedFleet, ask: Decide) -> None:
+    """Two attempts of its task are lost; the coordinator that took the approval between them is not there any more."""
+    fleet.client.send(ask, request_id="same")
+    fleet.step()
+    fleet.restart()
+    fleet.step()
+    lose(fleet)
+    fleet.client.read()
+    fleet.client.replies.clear()
+
+
+def test_a_decision_repeated_to_the_next_coordinator_is_not_about_the_next_attempt(fleet: ScriptedFleet) -> None:
+    """The answer was lost with the one that took it; a task's id alone does not say which attempt was meant."""
+    task = lost(fleet)
+    ask = Decide(directives=(task,), approve=True)
+    lost_again_after_an_approval(fleet, ask)
+    fleet.client.send(ask, request_id="same")
+    fleet.step()
+    fleet.client.read()
+
+    assert [state for state, _, _ in fleet.records.directives(task)] == ["APPROVED", "PENDING"]
+    refusal = fleet.client.replies["same"].refusal
+    assert refusal is not None
+    assert refusal.code == "directive_decided"
+    assert pending(fleet) in refusal.remedy
+    assert fleet.client.decide(pending(fleet), approve=True).refusal is None
+
+
+def pending(fleet: ScriptedFleet) -> str:
+    ((directive,),) = fleet.records.rows("SELECT directive_id FROM directive WHERE state = 'PENDING'")
+    return str(directive)
+
+
+@pytest.mark.parametrize(("person", "note", "approve"), [("bob", "", True), ("ada", "new", True), ("ada", "", False)])
+def test_a_decision_that_cannot_be_a_repeated_one_is_taken_by_the_next_coordinator(
+    fleet: ScriptedFleet, person: str, note: str, *, approve: bool
+) -> None:
+    task = lost(fleet)
+    lost_again_after_an_approval(fleet, Decide(directives=(task,), approve=True))
+    other = fleet.client.ask(Decide(directives=(task,), approve=approve, note=note), principal=person)
+    assert other.refusal is None
+    assert [by for _, _, by in fleet.records.directives(task)] == ["ada", person]
+
+
+@pytest.mark.parametrize("approve", [True, False])
+def test_a_repeated_decision_that_names_its_directive_is_answered_as_before(
+    fleet: ScriptedFleet, *, approve: bool
+) -> None:
+    task = lost(fleet)
+    ask = Decide(directives=(pending(fleet),), approve=approve)
+    first = fleet.client.ask(ask)
+    fleet.restart()
+    again = fleet.client.ask(ask)
+    other = fleet.client.ask(ask, principal="bob")
+
+    assert first.rows == again.rows
+    assert other.refusal is not None
+    assert len(fleet.records.events("directive_approved" if approve else "directive_denied")) == 1
+    assert [by for _, _, by in fleet.records.directives(task)] == ["ada"]
 
 
 def test_of_several_decisions_the_possible_ones_are_made(fleet: ScriptedFleet) -> None:
