@@ -97,15 +97,15 @@ class Exchange:
         )
         pending = Pending(request_id, _bytes_of(request), on_reply)
         began_ms = self._clock.elapsed_ms()
-        with self._lock:
-            self._pending[request_id] = pending
         try:
+            with self._lock:
+                self._pending[request_id] = pending
             self._send(pending)
+            # Until now the reading thread left it alone: it would send it twice, or give up what was never sent.
+            pending.asked_ms = began_ms if pending.problem else self._clock.elapsed_ms()
         except BaseException:  # such as Ctrl-C: nobody will ever ask for its answer
             self._forget(pending)
             raise
-        # Until now the reading thread left it alone: it would send it twice, or give up what was never sent.
-        pending.asked_ms = began_ms if pending.problem else self._clock.elapsed_ms()
         return pending.future
 
     def collect(self, reply: Reply) -> Pending | None:

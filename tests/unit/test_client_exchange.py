@@ -9,6 +9,7 @@ from tenure.testing import ManualClock, SeededEntropy
 from tests.fixtures_client import ScriptedFleet
 
 PATIENCE_MS = 10_000
+IDENTITY = Identity("me", "main", "me", patience_ms=PATIENCE_MS, resend_ms=1_000)
 
 
 @pytest.fixture
@@ -28,8 +29,7 @@ def exchange(fleet: ScriptedFleet) -> Exchange:
             if not fleet.asks:
                 slow.upkeep()
 
-    identity = Identity("me", "main", "me", patience_ms=PATIENCE_MS, resend_ms=1_000)
-    slow = Exchange(fleet.connect("me"), identity, fleet.clock, SeededEntropy(1))
+    slow = Exchange(fleet.connect("me"), IDENTITY, fleet.clock, SeededEntropy(1))
     fleet.while_sending = reading_goes_on
     return slow
 
@@ -75,4 +75,33 @@ def test_a_request_whose_sending_was_interrupted_is_forgotten(fleet: ScriptedFle
     fleet.while_sending = interrupt
     with pytest.raises(KeyboardInterrupt):
         exchange.post(exchange.next_id(), Cancel(task_ids=()))
+    assert len(exchange) == 0
+
+
+class LastMoment:
+    """A clock during whose last reading by a request that was sent Ctrl-C is pressed."""
+
+    def __init__(self, fleet: ScriptedFleet) -> None:
+        self._fleet = fleet
+        self._left = 2
+
+    def elapsed_ms(self) -> int:
+        self._left -= bool(self._fleet.asks)
+        if not self._left:
+            raise KeyboardInterrupt
+        return self._fleet.clock.elapsed_ms()
+
+    def now_ms(self) -> int:
+        return self._fleet.clock.now_ms()
+
+    def sleep_ms(self, duration_ms: int) -> None:
+        self._fleet.clock.sleep_ms(duration_ms)
+
+
+def test_a_request_that_is_interrupted_right_after_it_was_sent_is_forgotten(fleet: ScriptedFleet) -> None:
+    """Kept without a beginning, it would never be given up."""
+    exchange = Exchange(fleet.connect("me"), IDENTITY, LastMoment(fleet), SeededEntropy(1))
+    with pytest.raises(KeyboardInterrupt):
+        exchange.post(exchange.next_id(), Cancel(task_ids=()))
+    assert len(fleet.asks) == 1
     assert len(exchange) == 0
