@@ -26,16 +26,18 @@ _END = "<!-- end of figures -->"
 
 @dataclass
 class Figures:
-    """What was measured under one fault. Times are in milliseconds."""
+    """What was measured under one fault; None and no times at all for what was not. Times are in milliseconds."""
 
     fault: str
     trials: int = 0
-    executions: int = 0
-    overlaps: int = 0
-    lost: int = 0
-    duplicates: int = 0
-    unallowed: int = 0
-    false_deaths: int = 0
+    executions: int | None = None
+    """This and the next four come from the checker."""
+    overlaps: int | None = None
+    lost: int | None = None
+    duplicates: int | None = None
+    unallowed: int | None = None
+    false_deaths: int | None = None
+    """Counted where every worker was alive all the time."""
     notice_limit_ms: float = 0
     notice_ms: list[float] = field(default_factory=list[float])
     """From the fault until the loss was on record."""
@@ -50,18 +52,22 @@ class Figures:
     def add(self, findings: Findings) -> None:
         """Count one trial."""
         self.trials += 1
-        self.executions += findings.executions
-        self.overlaps += len(findings.overlaps)
-        self.lost += len(findings.lost)
-        self.duplicates += len(findings.duplicates)
-        self.unallowed += len(findings.unallowed)
-        if findings.closest_ms is not None:
-            self.closest_ms = _smallest(findings.closest_ms, self.closest_ms)
+        self.executions = _sum(self.executions, findings.executions)
+        self.overlaps = _sum(self.overlaps, len(findings.overlaps))
+        self.lost = _sum(self.lost, len(findings.lost))
+        self.duplicates = _sum(self.duplicates, len(findings.duplicates))
+        self.unallowed = _sum(self.unallowed, len(findings.unallowed))
+        self.closest_ms = _smallest(findings.closest_ms, self.closest_ms)
+
+    def add_false_deaths(self, count: int) -> None:
+        """Count executions that were given up although their worker was alive; 0 says that there was none."""
+        self.false_deaths = _sum(self.false_deaths, count)
 
     def merge(self, other: "Figures") -> None:
         """Take in what another test measured under the same fault."""
-        for name in ("trials", "executions", "overlaps", "lost", "duplicates", "unallowed", "false_deaths"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.trials += other.trials
+        for name in ("executions", "overlaps", "lost", "duplicates", "unallowed", "false_deaths"):
+            setattr(self, name, _sum(getattr(self, name), getattr(other, name)))
         self.notice_limit_ms = max(self.notice_limit_ms, other.notice_limit_ms)
         self.notice_ms += other.notice_ms
         self.serve_ms += other.serve_ms
@@ -83,6 +89,11 @@ class Figures:
         if serves_ms is not None and serves_ms > SERVE_LIMIT_MS + lost_ms:
             found.append(f"{where}: served again after {serves_ms:.0f} ms, the limit is {SERVE_LIMIT_MS} ms")
         return found
+
+
+def _sum(*counts: int | None) -> int | None:
+    known = [each for each in counts if each is not None]
+    return sum(known) if known else None
 
 
 def _smallest(*times_ms: float | None) -> float | None:
@@ -159,7 +170,7 @@ def _row(figures: Figures) -> tuple[str, ...]:
         figures.ran_on_ms,
     )
     seconds = ["-" if time is None else f"{time / 1000:.2f} s" for time in times]
-    return (figures.fault, *map(str, counts), *seconds)
+    return (figures.fault, *("-" if count is None else str(count) for count in counts), *seconds)
 
 
 if __name__ == "__main__":

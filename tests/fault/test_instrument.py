@@ -4,11 +4,12 @@ import os
 import sqlite3
 import subprocess
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from tests.fault.figures import Figures
+from tests.fault.figures import Figures, merged, table
 from tests.fault.instrument import Execution, Findings, Instrument, Records, check
 from tests.waiting import wait_until
 
@@ -104,6 +105,32 @@ def test_a_time_that_was_not_kept_is_found_and_no_gap_at_all_is_the_closest() ->
     figures.add(Findings(closest_ms=5.0))
     figures.merge(Figures("a fault", closest_ms=7.0))
     assert figures.closest_ms == 0.0
+
+
+def cells(*figures: Figures) -> list[list[str]]:
+    """The counts of each row, from the trials to the false deaths."""
+    everything = merged(asdict(each) for each in figures)
+    return [
+        line.removeprefix(each.fault).split()[:7] for each, line in zip(everything, table(everything)[1:], strict=True)
+    ]
+
+
+def test_what_was_not_measured_is_not_shown_as_none_found() -> None:
+    assert cells(Figures("a", trials=1, serve_ms=[100])) == [["1", "-", "-", "-", "-", "-", "-"]]
+    judged = Figures("b")
+    judged.add(Findings(executions=4, lost=["t"]))
+    assert cells(judged) == [["1", "4", "0", "1", "0", "0", "-"]]
+    judged.add_false_deaths(0)
+    assert cells(judged) == [["1", "4", "0", "1", "0", "0", "0"]]
+
+
+def test_what_only_one_of_two_tests_has_measured_is_kept() -> None:
+    judged = Figures("a")
+    judged.add(Findings(executions=4, overlaps=["t"]))
+    judged.add_false_deaths(2)
+    once = ["2", "4", "1", "0", "0", "0", "2"]
+    assert cells(judged, Figures("a", trials=1)) == cells(Figures("a", trials=1), judged) == [once]
+    assert cells(judged, judged) == [["2", "8", "2", "0", "0", "0", "4"]]
 
 
 def test_a_mark_that_is_seen_half_is_taken_when_it_is_whole(tmp_path: Path) -> None:

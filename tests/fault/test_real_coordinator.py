@@ -60,10 +60,9 @@ def test_a_coordinator_may_die_anywhere(
             fleet.start_coordinator()
             fault = f"coordinator killed {' '.join(point)}"
             trials.of(fault).serve_ms.append(time_to_serve(fleet))
-            findings = trials.judge(fault, fleet, sweep)
+            trials.judge_alive(fault, fleet, sweep)
             trials.of(fault).trials += deaths - 1
             assert deaths, f"the coordinator never came to {point}"
-            assert findings.executions == len(sweep.handles)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +92,6 @@ def test_a_coordinator_may_die_on_its_way_up(
             fleet.processes["coordinator"].kill()
             fleet.start_coordinator()
             trials.of(fault).serve_ms.append(time_to_serve(fleet))
-            findings = trials.judge(fault, fleet, sweep)
+            trials.judge_alive(fault, fleet, sweep)
             trials.of(fault).trials += deaths - 1
             assert deaths >= numbers.count(1), f"the coordinator came to {point} only {deaths} times"
-            assert findings.executions == len(sweep.handles)

@@ -72,6 +72,6 @@ def test_nobody_is_taken_for_dead_who_is_only_slow(trials: Trials, seconds: int)
             for sweep in sweeps:
                 trials.judge(fault, fleet, sweep)
         records = Records(fleet.database)
-        trials.of(fault).false_deaths += records.count("SELECT count(*) FROM directive")
+        trials.of(fault).add_false_deaths(records.count("SELECT count(*) FROM directive"))
         lost = records.rows("SELECT text FROM event WHERE kind IN ('lost', 'worker_state')")
         assert not lost, lost

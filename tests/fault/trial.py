@@ -138,6 +138,14 @@ class Trials:
         assert not wrong, wrong
         return findings
 
+    def judge_alive(self, fault: str, fleet: Fleet, sweep: Sweep) -> Findings:
+        """The same after a trial in which every worker was alive: what began again was given up wrongly."""
+        findings = self.judge(fault, fleet, sweep)
+        false_deaths = findings.executions - len(sweep.handles)
+        self.of(fault).add_false_deaths(false_deaths)
+        assert not false_deaths, false_deaths
+        return findings
+
 
 def wait_for_time(duration_ms: int) -> None:
     """Wait until that much time has passed, where nothing but time tells that the moment has come."""
