@@ -8,7 +8,8 @@ from typing import TypeVar
 import pytest
 
 from tests.simulation.campaign import Folders, quiet_logs, run_seed
-from tests.simulation.checker import LIAR, check
+from tests.simulation.checker import FALSE_DEATHS, LIAR, check
+from tests.simulation.checker_people import PeopleChecker
 from tests.simulation.history import (
     DirectiveRow,
     Ended,
@@ -16,7 +17,9 @@ from tests.simulation.history import (
     Fault,
     LeaseRow,
     Lie,
+    Outcome,
     ResultRow,
+    Ruled,
     SiteRow,
     Started,
     Submitted,
@@ -171,8 +174,66 @@ def test_a_fault_excuses_nothing_that_happened_before_it(calm: list[Fact]) -> No
     again = replace(run, run=9_999), Ended(run.at + 1, 9_999, "value", "")
     twice = after(calm, run, *again)
     assert "granted" in kinds.values()
-    assert found([*twice[:-1], Fault(twice[-1].at, "split"), twice[-1]], "are one attempt")
-    assert not found([Fault(0, "split"), *twice], "are one attempt")
+    assert found([*twice[:-1], Fault(twice[-1].at, "split"), twice[-1]], "overlap")
+    assert not found([Fault(0, "split"), *twice], "overlap")
+
+
+def test_a_broker_that_loses_renewals_does_not_excuse_an_attempt_that_runs_again(calm: list[Fact]) -> None:
+    run = next(fact for fact in calm if isinstance(fact, Started) and fact.kind == "granted")
+    twice = after(calm, run, replace(run, run=9_999), Ended(run.at + 1, 9_999, "value", ""))
+    assert found([Fault(0, "split"), Fault(0, "twin"), *twice], "are one attempt")
+    assert not found([Fault(0, "false_end"), *twice], "are one attempt")
+
+
+def test_one_ruling_allows_one_attempt(calm: list[Fact]) -> None:
+    row = first(calm, TaskRow)
+    second = DirectiveRow(row.at, row.task, 2, "APPROVED", "lease_expired", "ada")
+    third = replace(second, next_attempt=3)
+    ruled = Ruled(row.at, row.task, approve=True)
+    assert not found(after(calm, row, ruled, second), "nobody has")
+    assert found(after(calm, row, ruled, second, third), "nobody has APPROVED attempt 3")
+    assert not found(after(calm, row, ruled, ruled, second, third), "nobody has")
+    assert found(after(calm, row, ruled, replace(second, state="DENIED")), "nobody has DENIED attempt 2")
+
+
+def test_a_ruling_that_names_a_directive_is_about_no_other(calm: list[Fact]) -> None:
+    row = first(calm, TaskRow)
+    second = DirectiveRow(row.at, row.task, 2, "APPROVED", "lease_expired", "ada")
+    third = replace(second, next_attempt=3)
+    named, whichever = Ruled(row.at, row.task, approve=True, next_attempt=2), Ruled(row.at, row.task, approve=True)
+    assert found(after(calm, row, named, third), "nobody has APPROVED attempt 3")
+    assert not found(after(calm, row, whichever, named, second, third), "nobody has")
+
+
+def test_a_client_that_is_told_of_a_loss_is_seen(calm: list[Fact]) -> None:
+    told = first(calm, Outcome)
+    assert found(with_(calm, told, replace(told, state="LOST", value="")), "told LOST")
+
+
+def test_a_client_that_is_told_another_failure_is_seen() -> None:
+    task = TaskRow(1, "t1", "k1", "FAILED", 0, 0)
+    failed = ResultRow(1, "t1", 1, 1, "w1", "n1", '{"message": "it broke"}', final=True)
+    told = Outcome(2, "k1", "t1", "FAILED", "task t1 failed: it broke")
+    assert outcome_problems(told, task, failed) == []
+    assert outcome_problems(replace(told, value="task t1 failed: it broke down"), task, failed)
+    assert outcome_problems(replace(told, value=""), task, failed)
+
+
+def outcome_problems(told: Outcome, task: TaskRow, result: ResultRow) -> list[str]:
+    problems: list[str] = []
+    checker = PeopleChecker(lambda _, text: problems.append(text))
+    checker.see(told)
+    checker.check_outcomes({task.task: task}, {task.task: result})
+    return problems
+
+
+@pytest.mark.parametrize("cause", sorted(FALSE_DEATHS))
+def test_a_false_death_is_seen_where_nothing_had_gone_wrong(calm: list[Fact], cause: str) -> None:
+    run = next(fact for fact in calm if isinstance(fact, Started) and fact.kind == "granted")
+    lease = next(fact for fact in calm if isinstance(fact, LeaseRow) and fact.nonce == run.nonce)
+    lost = replace(lease, fence=lease.fence + 100, state="RELEASED", cause=cause)
+    assert found([*calm[:-1], lost, calm[-1]], f"is over ({cause}), and nothing had gone wrong")
+    assert not found([Fault(0, "partition"), *calm[:-1], lost, calm[-1]], "nothing had gone wrong")
 
 
 def test_a_history_without_an_end_is_seen(calm: list[Fact]) -> None:

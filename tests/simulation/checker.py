@@ -12,7 +12,9 @@ none under a lease that is over. Some faults void that for the rest of a history
 - An ordinary task trusts the broker to pass on the renewals that it took. A broker that was split, failed over to a
   replica without the newest writes, threw a heartbeat away, or serves two agents of one worker id, takes renewals that
   the coordinator never sees. Then ordinary tasks may overlap (their results may not). Exclusive tasks may run only on
-  renewals that the coordinator has echoed, so they are checked always.
+  renewals that the coordinator has echoed, so they are checked always. No attempt of either runs twice, whatever
+  strikes: who is granted a lease that was granted before would have to be told so by the coordinator.
+- An end that was proved and is none voids both.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, final
 
 from tests.simulation.checker_files import FileChecker
+from tests.simulation.checker_people import PeopleChecker
 from tests.simulation.executions import Execution, home_of, is_alone
 from tests.simulation.history import (
     Answered,
@@ -33,9 +36,7 @@ from tests.simulation.history import (
     Frozen,
     LeaseRow,
     Lie,
-    Outcome,
     ResultRow,
-    Ruled,
     SiteRow,
     Started,
     Submitted,
@@ -53,6 +54,8 @@ LIVE: Final = frozenset({"OFFERED", "ACTIVE"})
 LIAR: Final = "elsewhere.liar"
 """The worker whose results nobody produced; they count when it was given the lease."""
 REVOKED: Final = "site_revoked"
+FALSE_DEATHS: Final = frozenset({"lease_expired", "not_held", "self_fenced"})
+"""Causes of a lease's end that only a fault brings about."""
 Attempt = tuple[str, int]
 
 
@@ -78,18 +81,18 @@ class Checker:
         self._attempts: dict[Attempt, int] = {}
         """The first run of each attempt."""
         self._lies: dict[str, Lie] = {}
-        self._decided: set[tuple[str, bool]] = set()
         self._revoked: set[str] = set()
         """Sites that were thrown out."""
         self._accepted: list[Answered] = []
         self._told: dict[tuple[str, int, str], Told] = {}
-        self._outcomes: list[Outcome] = []
         self._files = FileChecker(self._problem)
+        self._people = PeopleChecker(self._problem)
 
     def check(self, facts: Sequence[Fact]) -> list[str]:
         """The problems of a whole history; none when all is well."""
         for fact in facts:
             self._files.see(fact)
+            self._people.see(fact)
             match fact:
                 case Started():
                     self._started(fact)
@@ -109,7 +112,8 @@ class Checker:
         self._check_executions()
         self._check_reasons()
         self._check_answers()
-        self._check_outcomes()
+        self._people.check_outcomes(self._tasks, self._final)
+        self._check_false_deaths()
         return self.problems
 
     def _problem(self, fact: Fact, text: str) -> None:
@@ -129,8 +133,6 @@ class Checker:
                 self._told[fact.task, fact.fence, fact.nonce] = fact
             case Answered() if fact.answer in {"accepted", "duplicate"}:
                 self._accepted.append(fact)
-            case Outcome():
-                self._outcomes.append(fact)
             case _:
                 self._said(fact)
 
@@ -138,8 +140,6 @@ class Checker:
         match fact:
             case Lie():
                 self._lies[fact.value] = fact
-            case Ruled():
-                self._decided.add((fact.task, fact.approve))
             case SiteRow() if fact.state == "REVOKED":
                 self._revoked.add(fact.site)
             case _:
@@ -150,6 +150,12 @@ class Checker:
     def _is_alone(self, kind: str, at: int) -> bool:
         """Whether one execution at a time was still promised then to tasks of that kind."""
         return is_alone(kind, at, self._struck)
+
+    def _is_once(self, fact: Started) -> bool:
+        """Whether an attempt may not run twice, not even one run after the other."""
+        if fact.kind == "claimed":
+            return self._is_alone(fact.kind, fact.at)
+        return self._is_alone("exclusive", fact.at)
 
     def _started(self, fact: Started) -> None:
         run = self._runs[fact.run] = Execution(fact, since=fact.at)
@@ -168,7 +174,7 @@ class Checker:
         if fact.kind != "claimed" and lease.worker != fact.worker:
             self._problem(fact, f"run {fact.run} by {fact.worker} of a lease of {lease.worker}")
         first = self._attempts.setdefault((fact.task, fact.attempt), fact.run)
-        if first != fact.run and self._is_alone(fact.kind, fact.at):
+        if first != fact.run and self._is_once(fact):
             self._problem(fact, f"runs {first} and {fact.run} are one attempt, which no directive allowed to run again")
         self._check_right_to_run(run, fact.at)
 
@@ -306,8 +312,8 @@ class Checker:
             self._check_budget(fact)
         elif fact.state == "DENIED" and self._files.adopted(fact.task):
             return  # in the name of who has adopted a late result instead
-        elif fact.state != "PENDING" and (fact.task, fact.state == "APPROVED") not in self._decided:
-            self._problem(fact, f"nobody has {fact.state} attempt {fact.next_attempt}, but it says {fact.by}")
+        elif fact.state != "PENDING":
+            self._people.decided(fact)
 
     def _check_budget(self, fact: DirectiveRow) -> None:
         mine = [
@@ -401,16 +407,13 @@ class Checker:
             elif self._leases[answer.task, answer.fence].nonce != answer.nonce:
                 self._problem(answer, f"the result of fence {answer.fence} was {answer.answer} to another executor")
 
-    def _check_outcomes(self) -> None:
-        states = {task.key: task for task in self._tasks.values()}
-        for outcome in self._outcomes:
-            task = states.get(outcome.key)
-            if task is None or outcome.state not in {task.state, "LOST"}:
-                self._problem(outcome, f"a client was told {outcome.state} about {outcome.key}")
-                continue
-            result = self._final.get(task.task)
-            if outcome.state == "SUCCEEDED" and (result is None or result.value.strip('"') != outcome.value):
-                self._problem(outcome, f"a client was told another value of {outcome.key}")
+    def _check_false_deaths(self) -> None:
+        """Where nothing went wrong, nobody is silent, and nothing that is held is lost from sight."""
+        if self._struck:
+            return
+        for lease in self._leases.values():
+            if lease.cause in FALSE_DEATHS:
+                self._problem(lease, f"lease {lease.fence} is over ({lease.cause}), and nothing had gone wrong")
 
 
 def check(facts: Sequence[Fact]) -> list[str]:

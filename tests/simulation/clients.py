@@ -116,10 +116,11 @@ class ClientProcess(Process):
             self.history.add(Ruled(self.engine.now, handle.task_id, approve=False))
             self._ask(Cancel(task_ids=(handle.task_id,)))
 
-    def decide(self, task_id: str, *, approve: bool) -> None:
-        """Decide about what was lost."""
-        self.history.add(Ruled(self.engine.now, task_id, approve=approve))
-        self._ask(Decide(directives=(task_id,), approve=approve))
+    def decide(self, task_id: str, *, approve: bool, named: tuple[str, int] | None) -> None:
+        """Decide about what was lost: about a directive that was looked at, or about whichever is pending."""
+        name, next_attempt = named or (task_id, 0)
+        self.history.add(Ruled(self.engine.now, task_id, approve, next_attempt))
+        self._ask(Decide(directives=(name,), approve=approve))
 
     def drain(self, worker_id: str) -> None:
         """Ask a worker to leave."""
@@ -173,7 +174,8 @@ class ClientProcess(Process):
         if name == "ask":
             server.reported()
             if network.struck("duplicate"):
-                self.engine.after(self.dice.between(1, 1_000), lambda: self._again(args))
+                longest_ms = self.dice.pick((1_000, 1_000, 12_000))  # of a client that was cut off it comes late
+                self.engine.after(self.dice.between(1, longest_ms), lambda: self._again(args))
         if network.struck("lost_reply"):
             raise unreachable()
         return value
@@ -192,5 +194,5 @@ class ClientProcess(Process):
         try:
             value, state = str(handle.result(0)), "SUCCEEDED"
         except TenureError as error:
-            value, state = "", _STATES.get(type(error), type(error).__name__)
+            value, state = error.message, _STATES.get(type(error), type(error).__name__)
         self.history.add(Outcome(self.engine.now, key, handle.task_id, state, value))

@@ -150,6 +150,7 @@ class DirectiveRow(Fact):
     state: str
     reason: str
     by: str
+    name: str = ""
 
 
 @final
@@ -262,6 +263,8 @@ class Ruled(Fact):
 
     task: str
     approve: bool
+    next_attempt: int = 0
+    """Which directive was named; 0 for whichever of the task is pending."""
 
 
 @final

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, final
 
 from tenure.broker.base import EntryId, Handout
 from tenure.protocol.principal_messages import Revoke
-from tenure.workers.inputs import Taken
+from tenure.workers.inputs import DrainAsked, Taken
 from tests.simulation.agent import Seat
 from tests.simulation.executions import NORTH
 from tests.simulation.liar import SITE
@@ -107,6 +107,12 @@ class PeopleFaults:
         return self.world.client.client_id
 
     def _drain(self) -> str:
+        """A person asks a worker to leave, or its host does, twice in a row: then it ends at once what it runs."""
         seat = self.dice.pick(self.world.seats)
+        agent = seat.agent
+        if agent is not None and self.dice.chance(300):
+            agent.deliver(partial(agent.post, DrainAsked(at_once=False)))
+            agent.after(self.dice.pick((0, 300, 1_500)), partial(agent.post, DrainAsked(at_once=True)))
+            return f"{seat.worker_id} at once"
         self.world.client.drain(seat.worker_id)
         return seat.worker_id

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, final
 
 from tests.simulation.history import (
@@ -31,7 +32,9 @@ SELECT task_id, fence, attempt, state, COALESCE(worker_id, ''), COALESCE(nonce, 
 FROM lease
 """
 _SITES: Final = "SELECT site_id, state FROM site"
-_DIRECTIVES: Final = "SELECT task_id, next_attempt, state, reason, COALESCE(decided_by, '') FROM directive"
+_DIRECTIVES: Final = (
+    "SELECT task_id, next_attempt, state, reason, COALESCE(decided_by, ''), directive_id FROM directive"
+)
 _RESULTS: Final = "SELECT task_id, fence, attempt, worker_id, nonce, COALESCE(value, failure), 1 FROM result"
 _FAILED: Final = "SELECT task_id, fence, attempt, '', '', failure, 0 FROM failed_attempt"
 _QUARANTINE: Final = "SELECT task_id, fence, worker_id, reason FROM quarantine"
@@ -101,6 +104,11 @@ class Records:
     def pending(self) -> list[str]:
         """Tasks whose directive waits for a person."""
         return [str(row[0]) for row in self._known["directive"].values() if row[2] == "PENDING"]
+
+    def directive_of(self, task: str) -> tuple[str, int]:
+        """The name of a task's newest directive, and the attempt that it is about."""
+        newest = max((row for row in self._known["directive"].values() if row[0] == task), key=itemgetter(1))
+        return str(newest[5]), int(newest[1])
 
     def unpromoted(self) -> bool:
         """Whether anything was accepted that is not in the store yet."""

@@ -276,7 +276,9 @@ class World:
     def _decide(self) -> None:
         pending = sorted(self.records.pending())
         if pending:
-            self.client.decide(self.dice.pick(pending), approve=self.dice.chance(700))
+            task = self.dice.pick(pending)
+            named = self.records.directive_of(task) if self.dice.chance(600) else None
+            self.client.decide(task, approve=self.dice.chance(700), named=named)
 
     def _judge(self) -> None:
         """Somebody decides about a rejected result."""
