@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from tenure.broker.base import EntryId, Publication, Stream
 from tenure.coordinator import logs, promotion
 from tenure.coordinator.journal import Step
-from tenure.coordinator.live import LiveLease, LiveLeases
+from tenure.coordinator.live import LiveLease, LiveLeases, Surrender
 from tenure.protocol.assignment import Assignment, Ticket
 from tenure.protocol.envelope import open_envelope
 from tenure.protocol.states import LeaseState, TaskState
@@ -212,6 +212,8 @@ def load(store: Database, elapsed_ms: int) -> LiveLeases:
                 parent=row[19],
                 site=row[20],
                 seconded=bool(row[21]),
+                unproved=bool(row[22]),
+                surrendered=Surrender.kept(row[23], row[24], elapsed_ms),
                 needs=envelope.requirements if envelope.requirements.directed else None,
             )
         )

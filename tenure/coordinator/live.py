@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, final
+from typing import TYPE_CHECKING, Final, Literal, Self, final
 
 from tenure.broker.base import Stream, StreamEntry
 from tenure.protocol.metrics import read_metrics
 from tenure.protocol.states import LeaseState
+from tenure.protocol.worker_messages import Released
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from tenure.broker.base import EntryId
     from tenure.coordinator.fleet import WorkerView
     from tenure.protocol.envelope import Requirements
-    from tenure.protocol.worker_messages import ExecutorGone, Released
+    from tenure.protocol.worker_messages import ExecutorGone
 
 _SHOWN: Final = 200
 """Characters of a task's metrics in one sentence."""
@@ -69,6 +70,11 @@ class Surrender:
     told: Released
     at_ms: int
     now_ms: int
+
+    @classmethod
+    def kept(cls, told: str, now_ms: int, elapsed_ms: int) -> Self | None:
+        """As the store has it; None for "". Its parent is waited for anew."""
+        return cls(Released.model_validate_json(told), elapsed_ms, now_ms) if told else None
 
 
 @final

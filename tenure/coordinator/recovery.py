@@ -44,6 +44,8 @@ def full_term(memory: Memory, elapsed_ms: int) -> None:
             lease.doubted_ms = elapsed_ms
         if lease.gone is not None:
             lease.gone = replace(lease.gone, since_ms=-1)
+        if lease.surrendered is not None:
+            lease.surrendered = replace(lease.surrendered, at_ms=elapsed_ms)
     for worker in memory.fleet:
         worker.seen_ms = elapsed_ms
 

@@ -208,6 +208,7 @@ def _not_ended(turn: Turn, worker: WorkerView, lease: LiveLease, detail: str) ->
         because = f": {detail}" if detail else ""
         text = f"{worker.worker_id} could not end attempt {lease.attempt}{because}."
         turn.record("not_ended", text, task_id=lease.task_id, worker_id=worker.worker_id)
+        turn.store.run("unproved_lease", (lease.task_id, lease.fence))
     lease.unproved = True
 
 

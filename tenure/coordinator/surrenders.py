@@ -6,9 +6,8 @@ executor is gone. So the executor has its verdict at once and may go, and its le
 the cause: some seconds, half of its term at most, and not at all when the parent is not there. Nothing runs under it
 meanwhile, for the executor has said that its tree is gone.
 
-The word is kept in memory. After a restart of the coordinator the lease is over when the parent tells its end, as that
-of an executor which ended without a word, when a heartbeat of the executor comes that does not list it (`not_held`), or
-else runs out.
+The word is kept in the store, for its executor has its verdict and does not tell it again: after a restart of the
+coordinator, and after a time in which the broker could not be read, the parent is waited for anew.
 """
 
 from __future__ import annotations
@@ -45,7 +44,9 @@ def take(turn: Turn, lease: LiveLease, event: Released) -> None:
         _end(turn, lease, event, turn.now_ms)
         return
     lease.surrendered = Surrender(event, turn.elapsed_ms, turn.now_ms)
-    if not _awaits(turn, lease, lease.surrendered):
+    if _awaits(turn, lease, lease.surrendered):
+        turn.store.run("surrendered_lease", (event.model_dump_json(), turn.now_ms, lease.task_id, lease.fence))
+    else:
         _end(turn, lease, event, turn.now_ms)
 
 
@@ -72,7 +73,6 @@ def _awaits(turn: Turn, lease: LiveLease, what: Surrender) -> bool:
     parent = turn.fleet.get(lease.parent)
     if lease.gone is not None or lease.stopping or parent is None or parent.state not in _IS_THERE:
         return False
-    # While the broker cannot be read, nobody is late.
     return turn.memory.heard_until_ms - what.at_ms < patience_ms(lease.ttl_ms, parent.bound)
 
 

@@ -44,8 +44,6 @@ class Launch:
     """When it is to be asked next."""
     failures: int = 0
     """How often in a row it could not be."""
-    may_be_there: bool = False
-    """Whether an earlier try, of this agent or the one before, may have launched it: a refusal proves nothing then."""
     end: Cause | None = None
     """Why it is to end, if it is."""
     end_by_ms: int = NEVER
@@ -139,8 +137,12 @@ class LaunchBook:
         """Decide an action."""
         self.actions.append(action)
 
-    def conclude(self, launch: Launch, cause: Cause, now_ms: int, *, proved: bool, detail: str = "") -> None:
-        """It is over, or never came to be: the coordinator is told until it answers."""
+    def conclude(self, launch: Launch, cause: Cause, now_ms: int, *, proved: bool = False, detail: str = "") -> None:
+        """It is over, or never came to be: the coordinator is told until it answers.
+
+        Only what the substrate was seen to say is a proof. That this agent has launched nothing is none: the agent
+        before it may have, and its journal may be lost; and a try that is refused may not have been the first.
+        """
         launch.move(LaunchStage.OVER)
         self.act(launch.told(cause, now_ms, proved=proved, detail=detail))
         self.counts["ended" if cause is Cause.EXECUTOR_DIED and proved else cause] += 1

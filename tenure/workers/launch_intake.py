@@ -80,7 +80,6 @@ class LaunchIntake:
         if launch.handle is not None:
             launch.move(LaunchStage.STARTING)
         else:
-            launch.may_be_there = True
             self.start(launch)
 
     def start(self, launch: Launch) -> None:
@@ -109,17 +108,17 @@ class LaunchIntake:
             binding = self._binding(ticket.task_id, ticket.attempt, ticket.fence, ticket.digest)
             launch = Launch(binding, ticket.ttl_ms, now_ms)
             self._book.add(launch)
-            self._book.conclude(launch, Cause.REFUSED, now_ms, proved=True, detail=str(error))
+            self._book.conclude(launch, Cause.REFUSED, now_ms, detail=str(error))
             return
         launch = self.launch_of(self._order(handout, assignment, envelope), now_ms)
         self._book.add(launch)
         if launch.key in self._stopped_early:
-            self._book.conclude(launch, Cause.CANCELLED, now_ms, proved=True)
+            self._book.conclude(launch, Cause.CANCELLED, now_ms)
         elif self.closed:
-            self._book.conclude(launch, Cause.UNSTARTED, now_ms, proved=True)
+            self._book.conclude(launch, Cause.UNSTARTED, now_ms)
         elif not self._profile.lifetime.has_time_for(envelope.timeout_ms, now_ms):
             detail = f"it may run {duration_text(envelope.timeout_ms or 0)}, and this worker ends before that"
-            self._book.conclude(launch, Cause.REFUSED, now_ms, proved=True, detail=detail)
+            self._book.conclude(launch, Cause.REFUSED, now_ms, detail=detail)
         else:
             self.start(launch)
 

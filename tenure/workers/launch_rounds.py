@@ -76,16 +76,14 @@ class LaunchRounds:
             self._pause_until_ms = now_ms + _pause_ms(self._refusals)
             self._refusals += 1
             cause = launch.end or Cause.LAUNCH_REFUSED
-            # It is this try that was refused: a quota may be used up by what an earlier one has launched after all.
-            self._book.conclude(launch, cause, now_ms, proved=not launch.may_be_there, detail=answer.detail)
+            self._book.conclude(launch, cause, now_ms, detail=answer.detail)
         elif now_ms - launch.since_ms >= self._stops.timeout_ms:
             # It may have been launched after all. Then it is refused, or its lease is its own and runs out by itself.
             cause = launch.end or Cause.UNSCHEDULABLE
-            self._book.conclude(launch, cause, now_ms, proved=False, detail=answer.detail)
+            self._book.conclude(launch, cause, now_ms, detail=answer.detail)
         else:
             launch.due_ms = now_ms + _pause_ms(launch.failures)
             launch.failures += 1
-            launch.may_be_there = True
 
     def cleared(self, launch: Launch, now_ms: int, *, done: bool) -> None:
         """Nothing is left of it, or it was tried in vain."""

@@ -57,7 +57,7 @@ class LaunchStops:
             return False
         if launch.is_superseded and launch.forced_ms != NEVER and now_ms - launch.forced_ms >= self.timeout_ms:
             detail = f"it was ended by force, and its end was not seen within {duration_text(self.timeout_ms)}"
-            self._book.conclude(launch, launch.end or Cause.CANCELLED, now_ms, proved=False, detail=detail)
+            self._book.conclude(launch, launch.end or Cause.CANCELLED, now_ms, detail=detail)
             return True
         launch.move(LaunchStage.STOPPING)
         launch.end_by_ms = now_ms + _CANCEL_AGAIN_MS

@@ -52,17 +52,22 @@ def test_a_proved_end_is_believed_when_the_executor_stays_quiet(fleet: ScriptedF
     assert "w1 says that w1.x0 is gone (oom_killed: exit status 137)" in fleet.records.events("lost")[0]
 
 
-@pytest.mark.parametrize("cause", [Cause.UNSTARTED, Cause.REFUSED])
-def test_an_executor_that_was_bound_has_started_whatever_its_parent_says(fleet: ScriptedFleet, cause: Cause) -> None:
+@pytest.mark.parametrize("cause", [Cause.UNSTARTED, Cause.REFUSED, Cause.LAUNCH_REFUSED])
+def test_a_parent_that_knows_of_no_executor_proves_nothing_of_one_that_was_bound(
+    fleet: ScriptedFleet, cause: Cause
+) -> None:
+    """It has lost its journal, is handed the entry again and lets it be, while what it had launched runs on."""
     parent = fleet.worker("w1")
     task = fleet.submit()
     launched, worker, _ = started(fleet, parent)
     worker.alive = False
     parent.report(told(launched, cause=cause))
-    fleet.live(QUIET_MS + 2_000)
+    fleet.live(EXPIRY_MS - 1_000)
+    assert fleet.records.leases(task) == ["ACTIVE"]
+    fleet.live(3_000)
 
     assert fleet.records.rows("SELECT state, cause FROM lease WHERE task_id = ?", task) == [
-        ("RELEASED", "executor_died")
+        ("EXPIRED", "executor_died")
     ]
 
 
@@ -156,6 +161,20 @@ def test_a_proof_may_come_later_and_is_not_taken_back(fleet: ScriptedFleet) -> N
     assert fleet.records.leases(task) == ["RELEASED"]
 
 
+def test_the_newest_of_two_causes_without_a_proof_counts(fleet: ScriptedFleet) -> None:
+    """It was not seen for long, and then its node is known to be gone."""
+    parent = fleet.worker("w1")
+    task = fleet.submit()
+    launched, worker, _ = started(fleet, parent)
+    worker.alive = False
+    parent.report(told(launched, proved=False, cause=Cause.UNSCHEDULABLE))
+    fleet.live(2_000)
+    parent.report(told(launched, proved=False, cause=Cause.NODE_GONE))
+    fleet.live(EXPIRY_MS)
+
+    assert fleet.records.rows("SELECT state, cause FROM lease WHERE task_id = ?", task) == [("EXPIRED", "node_gone")]
+
+
 def test_a_parent_that_begins_anew_is_answered_under_its_newest_word(fleet: ScriptedFleet) -> None:
     parent = fleet.worker("w1")
     fleet.submit()
@@ -169,13 +188,18 @@ def test_a_parent_that_begins_anew_is_answered_under_its_newest_word(fleet: Scri
     assert [order.nonce for order in parent.orders if order.kind == "judged"] == ["d" * 16]
 
 
-def test_an_end_that_the_executor_could_not_prove_is_not_proved_by_its_parent(fleet: ScriptedFleet) -> None:
+@pytest.mark.parametrize("restart", [False, True])
+def test_an_end_that_the_executor_could_not_prove_is_not_proved_by_its_parent(
+    fleet: ScriptedFleet, *, restart: bool
+) -> None:
     """It has left processes behind, says the executor; that it is gone itself says nothing about them."""
     parent = fleet.worker("w1")
     task = fleet.submit()
     launched, worker, hand = started(fleet, parent)
     worker.release(hand, Cause.CANCELLED, started=True, tree_gone=False)
     worker.alive = False
+    if restart:
+        fleet.restart()
     parent.report(told(launched))
     fleet.live(EXPIRY_MS - 1_000)
     assert fleet.records.leases(task) == ["ACTIVE"]
@@ -214,11 +238,33 @@ def test_the_migration_takes_a_second_executor_from_the_events(fleet: ScriptedFl
     second = executor(fleet, parent, launched, "x1")
     fleet.workers[-1].claim(second)
     with closing(sqlite3.connect(fleet.options.database)) as database:
-        database.executescript("ALTER TABLE lease DROP COLUMN seconded; PRAGMA user_version = 10;")
+        database.executescript(
+            "ALTER TABLE lease DROP COLUMN seconded; ALTER TABLE lease DROP COLUMN unproved;"
+            "ALTER TABLE lease DROP COLUMN surrender; ALTER TABLE lease DROP COLUMN surrendered_at_ms;"
+            "PRAGMA user_version = 10;"
+        )
     fleet.restart()
 
     seconded = {str(row[0]): row[21] for row in fleet.store.rows("live_leases")}
     assert seconded == {first: 1, other: 0}
+
+
+def test_the_migration_takes_from_the_events_what_could_not_be_ended(fleet: ScriptedFleet) -> None:
+    parent = fleet.worker("w1")
+    first = fleet.submit()
+    _, worker, hand = started(fleet, parent)
+    other = fleet.submit()
+    started(fleet, fleet.worker("w2"))
+    worker.release(hand, Cause.CANCELLED, started=True, tree_gone=False)
+    with closing(sqlite3.connect(fleet.options.database)) as database:
+        database.executescript(
+            "ALTER TABLE lease DROP COLUMN unproved; ALTER TABLE lease DROP COLUMN surrender;"
+            "ALTER TABLE lease DROP COLUMN surrendered_at_ms; PRAGMA user_version = 11;"
+        )
+    fleet.restart()
+
+    unproved = {str(row[0]): row[22] for row in fleet.store.rows("live_leases")}
+    assert unproved == {first: 1, other: 0}
 
 
 def test_a_restart_forgets_what_was_told_and_is_told_again(fleet: ScriptedFleet) -> None:

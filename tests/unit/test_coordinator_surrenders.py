@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 
 from tenure.coordinator.surrenders import patience_ms
+from tenure.errors import BrokerUnreachable
 from tenure.protocol.envelope import Retry
 from tenure.protocol.worker_messages import Cause, Leaving
 from tests.scripted_fleet import TTL_MS, ScriptedFleet, verdicts
-from tests.scripted_launcher import started, told
+from tests.scripted_launcher import executor, started, told
 
 PATIENCE_MS = patience_ms(TTL_MS, 1)
 
@@ -170,13 +171,54 @@ def test_what_is_cancelled_meanwhile_waits_for_nobody(fleet: ScriptedFleet) -> N
     assert (fleet.records.state(task), causes(fleet, task)) == ("CANCELLED", [("RELEASED", "drained")])
 
 
-def test_after_a_restart_the_parents_word_is_taken_as_of_any_end(fleet: ScriptedFleet) -> None:
+@pytest.mark.parametrize("proved", [True, False])
+@pytest.mark.parametrize("seconded", [True, False])
+def test_a_restart_does_not_forget_it(fleet: ScriptedFleet, *, proved: bool, seconded: bool) -> None:
+    """The executor has its verdict, and says nothing more; nor does its end need a proof from anyone else."""
+    parent = fleet.worker("w1")
+    task = fleet.submit()
+    launched, worker, hand = started(fleet, parent)
+    if seconded:
+        second = executor(fleet, parent, launched, "x1")
+        fleet.workers[-1].claim(second)
+    fleet.live(1_000)
+    worker.release(hand, Cause.DRAINED, started=True)
+    worker.alive = False
+    fleet.restart()
+    assert fleet.records.leases(task) == ["ACTIVE"]
+    fleet.live(2_000)
+    parent.report(told(launched, cause=Cause.EVICTED, proved=proved))
+    fleet.live(1_000)
+    assert causes(fleet, task) == [("RELEASED", "evicted")]
+    ((took_ms,),) = fleet.records.rows("SELECT ended_at_ms - bound_at_ms FROM lease WHERE task_id = ?", task)
+    assert took_ms < 2_000
+
+
+def test_after_a_restart_a_parent_that_tells_nothing_is_not_waited_for_long(fleet: ScriptedFleet) -> None:
+    parent = fleet.worker("w1")
+    task = fleet.submit()
+    _, worker, hand = started(fleet, parent)
+    worker.release(hand, Cause.DRAINED, started=True)
+    fleet.restart()
+    fleet.live(PATIENCE_MS + 2_000)
+    assert (causes(fleet, task), parent.alive) == ([("RELEASED", "drained")], True)
+
+
+@pytest.mark.parametrize("paused", ["broker", "coordinator"])
+def test_nobody_is_late_while_the_broker_cannot_be_read(fleet: ScriptedFleet, paused: str) -> None:
     parent = fleet.worker("w1")
     task = fleet.submit()
     launched, worker, hand = started(fleet, parent)
     worker.release(hand, Cause.DRAINED, started=True)
-    worker.alive = False
-    fleet.restart()
+    fleet.live(1_000)
+    if paused == "broker":
+        fleet.server.down = True
+        with pytest.raises(BrokerUnreachable):
+            fleet.step()
+    fleet.clock.advance_ms(PATIENCE_MS * 3)
+    fleet.server.down = False
+    fleet.step(2)
+    assert fleet.records.leases(task) == ["ACTIVE"]
     parent.report(told(launched, cause=Cause.EVICTED))
-    fleet.live(TTL_MS // 2)
+    fleet.live(1_000)
     assert causes(fleet, task) == [("RELEASED", "evicted")]

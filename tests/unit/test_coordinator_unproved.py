@@ -16,7 +16,10 @@ def fleet(tmp_path: Path) -> Iterator[ScriptedFleet]:
         yield fleet
 
 
-def test_its_lease_runs_out_although_the_worker_lists_it_until_it_has_a_verdict(fleet: ScriptedFleet) -> None:
+@pytest.mark.parametrize("restart", [False, True])
+def test_its_lease_runs_out_although_the_worker_lists_it_until_it_has_a_verdict(
+    fleet: ScriptedFleet, *, restart: bool
+) -> None:
     """A worker keeps what it was not answered about in its heartbeats; that may not renew the lease for ever."""
     worker = fleet.worker()
     task = fleet.submit(retry=Retry(lost=1))
@@ -24,6 +27,8 @@ def test_its_lease_runs_out_although_the_worker_lists_it_until_it_has_a_verdict(
     unproved = Released(binding=hand.binding, cause=Cause.PROCESS_DIED, started=True, tree_gone=False)
     hand.state = "finished"
     worker.report(unproved)
+    if restart:
+        fleet.restart()
     fleet.live(EXPIRY_MS - 1_000)
     assert fleet.records.leases(task) == ["ACTIVE"]
     fleet.live(2_000)
@@ -32,3 +37,21 @@ def test_its_lease_runs_out_although_the_worker_lists_it_until_it_has_a_verdict(
     assert fleet.records.leases(task)[0] == "EXPIRED"
     assert [(reason, state) for state, reason, _ in fleet.records.directives(task)] == [("lease_expired", "APPROVED")]
     assert verdicts(worker) == ["stale_fence"]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_that_the_worker_does_not_list_it_proves_nothing(fleet: ScriptedFleet, *, restart: bool) -> None:
+    worker = fleet.worker()
+    task = fleet.submit()
+    hand = worker.claim()
+    worker.report(Released(binding=hand.binding, cause=Cause.PROCESS_DIED, started=True, tree_gone=False))
+    if restart:
+        fleet.restart()
+    worker.hands.clear()
+    fleet.live(EXPIRY_MS - 1_000)
+    assert fleet.records.leases(task) == ["ACTIVE"]
+    fleet.live(2_000)
+
+    assert fleet.records.rows("SELECT state, cause FROM lease WHERE task_id = ?", task) == [
+        ("EXPIRED", "lease_expired")
+    ]

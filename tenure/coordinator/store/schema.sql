@@ -168,6 +168,9 @@ CREATE TABLE lease (
     parent TEXT NOT NULL DEFAULT '',
     site_id TEXT NOT NULL DEFAULT 'default',
     seconded INTEGER NOT NULL DEFAULT 0 CHECK (seconded IN (0, 1)),
+    unproved INTEGER NOT NULL DEFAULT 0 CHECK (unproved IN (0, 1)),
+    surrender TEXT NOT NULL DEFAULT '',
+    surrendered_at_ms INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (task_id, fence)
 ) STRICT, WITHOUT ROWID;
 

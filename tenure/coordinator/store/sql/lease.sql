@@ -43,11 +43,19 @@ UPDATE lease SET doubted = 1 WHERE task_id = ? AND fence = ? AND state = 'OFFERE
 -- Another executor was started for it too: the end of one of them proves nothing about the other, for good.
 UPDATE lease SET seconded = 1 WHERE task_id = ? AND fence = ? AND state = 'ACTIVE';
 
+-- name: unproved_lease
+-- Its worker could not end the attempt: silence about it proves nothing, for good.
+UPDATE lease SET unproved = 1 WHERE task_id = ? AND fence = ? AND state = 'ACTIVE';
+
+-- name: surrendered_lease
+-- What its executor has told of its own end, and when: it has its verdict, and does not tell it again.
+UPDATE lease SET surrender = ?, surrendered_at_ms = ? WHERE task_id = ? AND fence = ? AND state = 'ACTIVE';
+
 -- name: live_leases
 -- Every OFFERED or ACTIVE lease with what the loop keeps in memory about it.
 SELECT l.task_id, l.fence, l.attempt, l.digest, l.state, l.start, l.ttl_ms, l.capability, l.directed_to, l.epoch,
        l.outbox, l.worker_id, l.generation, l.nonce, l.after_beat, t.run, t.envelope, t.state, l.doubted, l.parent,
-       l.site_id, l.seconded
+       l.site_id, l.seconded, l.unproved, l.surrender, l.surrendered_at_ms
 FROM lease l JOIN task t ON t.task_id = l.task_id
 WHERE l.state IN ('OFFERED', 'ACTIVE') ORDER BY l.epoch, l.outbox;
 
