@@ -1,7 +1,8 @@
 """A parent: a worker that starts an executor for each assignment, on hosts of their own, and says when they are over.
 
 Scripted, for its core is not what is looked into here; its executors are agents with the real core. Its journal
-outlives it: what was launched before it was killed, it adopts.
+outlives it, unless it is lost: what was launched before it was killed, it adopts. It proves nothing but what its
+substrate has seen end; that it has launched nothing itself, or was refused, proves nothing.
 """
 
 from __future__ import annotations
@@ -79,6 +80,8 @@ class Foreman(Process):
         self.slots = dice.between(1, 3)
         self.ttl_ms = dice.pick((1_000, 2_000))
         self.launches: dict[tuple[str, int], Launch] = {}
+        self._substrate: dict[tuple[str, int], list[Seat]] = {}
+        """What was ever started for a launch, whether the journal knows it or not."""
         self.generation = 1
         self.sequence = 0
         self._hello_at = -1
@@ -94,10 +97,16 @@ class Foreman(Process):
         self.after(self.dice.between(0, 300), self._round)
 
     def crash(self, duration_ms: int) -> None:
-        """Be killed, and come back with the journal."""
+        """Be killed, and come back with the journal. The nonces of its own words are drawn anew."""
+        for launch in self.launches.values():
+            launch.nonce, launch.told_at = self.dice.token(8), -1
         self._away_until = self.engine.now + duration_ms
         self.generation += 1
         self.sequence, self._hello_at, self._beat_at, self._must_retake, self._after = 0, -1, -1, True, _START
+
+    def forget(self) -> None:
+        """Lose the journal. What was launched goes on, and the substrate knows it when it is launched again."""
+        self.launches.clear()
 
     def running(self) -> list[Launch]:
         """Launches with an executor that lives."""
@@ -223,9 +232,11 @@ class Foreman(Process):
         stream = Stream(SITE, "", FOREMAN) if handout.is_directed else Stream(SITE, _CAPABILITY)
         errand = Errand(FOREMAN, StreamEntry(stream, handout.entry_id))
         starts_at = self.engine.now + self.dice.pick((0, 50, 400, 1_500))
-        launch = Launch(assignment, errand, [], self.dice.token(8), starts_at)
-        launch.refused = not self.world.quiet and self.dice.chance(100)
-        launch.proved = launch.refused or self.dice.chance(600)
+        seats = self._substrate.setdefault(key, [])
+        launch = Launch(assignment, errand, seats, self.dice.token(8), starts_at)
+        # A quota may be used up by the very executor that an earlier life has launched.
+        launch.refused = not self.world.quiet and self.dice.chance(400 if seats else 100)
+        launch.proved = not launch.refused and self.dice.chance(600)
         self.launches[key] = launch
 
     # --- the substrate --------------------------------------------------------------------------
@@ -248,7 +259,7 @@ class Foreman(Process):
             due = launch.told_at < 0 or self.engine.now - launch.told_at >= _TELL_EVERY_MS
             if due and self._is_over(launch):
                 launch.told_at = self.engine.now
-                self.say_gone(launch, proved=launch.proved)
+                self.say_gone(launch, proved=launch.proved and bool(launch.seats))
 
     def _start_executor(self, launch: Launch) -> None:
         self._names += 1

@@ -41,6 +41,7 @@ class LauncherFaults:
             "false_end": self._false_end,
             "unproved_end": self._unproved_end,
             "parent_crash": self._parent_crash,
+            "parent_forgets": self._parent_forgets,
         }
 
     def _launch(self) -> Launch | None:
@@ -98,7 +99,7 @@ class LauncherFaults:
 
     def _cut_off(self, seat: Seat) -> None:
         """Often an executor is not heard for a while, as if it were gone."""
-        if self.dice.chance(600) and not seat.host.cut:
+        if self.dice.chance(600) and not seat.host.cut and not self.world.quiet:
             seat.host.cut = True
             self._for_a_while(self.dice.pick((900, 2_500, 6_000)), partial(self.world.network.heal, seat.host))
 
@@ -146,4 +147,17 @@ class LauncherFaults:
         if foreman is None:
             return ""
         foreman.crash(self.dice.pick((100, 1_000, 4_000, 20_000)))
+        return "f1"
+
+    def _parent_forgets(self) -> str:
+        """A parent is killed and its journal is lost, while its executors go on, now and then unheard."""
+        foreman = self.world.foreman
+        if foreman is None or not foreman.launches:
+            return ""
+        seats = [seat for launch in foreman.running() for seat in launch.seats]
+        foreman.crash(self.dice.pick((10, 100, 1_000, 4_000)))
+        foreman.forget()
+        if seats:
+            unheard = partial(self._cut_off, self.dice.pick(seats))
+            self.world.engine.after(self.dice.pick((0, 100, 400, 1_000)), unheard)
         return "f1"

@@ -40,6 +40,7 @@ LAUNCHER: Final = (
     "false_end",
     "unproved_end",
     "parent_crash",
+    "parent_forgets",
 )
 
 KINDS: Final = (*COORDINATOR, *WORKER, *NETWORK, *BROKER, *PEOPLE, *LAUNCHER)
