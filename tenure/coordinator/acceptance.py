@@ -40,7 +40,7 @@ def finish(turn: Turn, worker: WorkerView, report: Finished) -> None:
     binding = report.binding
     lease = turn.leases.get(binding.task_id)
     if lease is not None and lease.start == "claimed" and may_bind(turn, lease, worker, binding):
-        leases.bind(turn, lease, binding, worker.worker_id, after_beat=worker.beat)
+        leases.bind(turn, lease, binding, worker.worker_id)
     if report.outputs is not None and report.outcome.failure is None and _may_complete(turn, worker, report):
         if turn.curator.ready:
             _check(turn, worker, report, report.outputs)

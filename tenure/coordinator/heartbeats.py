@@ -98,6 +98,8 @@ def _find_missing(turn: Turn, worker: WorkerView, beat: Heartbeat, listed: set[t
     if worker.bound == 0:
         return
     for lease in turn.leases.of_worker(worker.worker_id):
+        if lease.after_beat is None:
+            lease.after_beat = beat.sequence
         known = lease.generation == worker.generation and beat.sequence > lease.after_beat and not lease.unproved
         is_missed = (lease.task_id, lease.fence) not in listed and lease.surrendered is None
         if known and is_missed and lease.state is LeaseState.ACTIVE:

@@ -107,8 +107,11 @@ def publish(turn: Turn, lease: LiveLease, raw: bytes) -> None:
     turn.out.publications.append(_publication(turn, lease, raw, exclusive=open_envelope(raw).exclusive))
 
 
-def bind(turn: Turn, lease: LiveLease, binding: Binding, worker_id: str, *, after_beat: int) -> bool:
-    """OFFERED to ACTIVE for this worker and nonce; False when the store would not have it."""
+def bind(turn: Turn, lease: LiveLease, binding: Binding, worker_id: str, *, after_beat: int | None = None) -> bool:
+    """OFFERED to ACTIVE for this worker and nonce; False when the store would not have it.
+
+    Heartbeats after `after_beat` must list it; only a claim says which that is.
+    """
     worker = turn.fleet.get(worker_id)
     generation = worker.generation if worker else 0
     changed = turn.store.run(
@@ -148,7 +151,7 @@ def presume_bound(turn: Turn, lease: LiveLease) -> bool:
     return bind(turn, lease, binding, lease.holder or lease.directed_to, after_beat=0)
 
 
-def note_bound(turn: Turn, lease: LiveLease, worker_id: str, nonce: str, after_beat: int) -> None:
+def note_bound(turn: Turn, lease: LiveLease, worker_id: str, nonce: str, after_beat: int | None) -> None:
     """Keep in memory that a lease has been bound; the bind itself is a renewal."""
     worker = turn.fleet.get(worker_id)
     turn.leases.bound(lease, worker_id)
@@ -204,7 +207,7 @@ def load(store: Database, elapsed_ms: int) -> LiveLeases:
                 worker_id=row[11] or "",
                 generation=row[12] or 0,
                 nonce=row[13] or "",
-                after_beat=row[14] or 0,
+                after_beat=row[14],
                 run=row[15],
                 renewed_ms=elapsed_ms,
                 stopping=row[17] == TaskState.CANCELLING,

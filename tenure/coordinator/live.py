@@ -105,7 +105,8 @@ class LiveLease:
     nonce: str = ""
     bound_ms: int = 0
     """When it was bound, by elapsed time; 0 when that was before this coordinator began."""
-    after_beat: int = 0
+    after_beat: int | None = 0
+    """Later heartbeats must list it. None when its holder has not said: the next one to be seen may be older."""
     holder: str = ""
     """The worker whose heartbeat lists this offer although its claim has not been seen."""
     launched: bool = False

@@ -173,7 +173,7 @@ def _release(turn: Turn, worker: WorkerView, event: Released) -> None:
     binding = event.binding
     lease = turn.leases.get(binding.task_id)
     if lease is not None and event.started and acceptance.may_bind(turn, lease, worker, binding):
-        leases.bind(turn, lease, binding, worker.worker_id, after_beat=worker.beat)  # what ran is never just re-offered
+        leases.bind(turn, lease, binding, worker.worker_id)  # what ran is never just re-offered
     if lease is None or not (
         acceptance.holds(lease, worker, binding) or acceptance.is_offered_to(turn, lease, worker, binding)
     ):

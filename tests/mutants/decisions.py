@@ -86,6 +86,13 @@ EXPIRY: Final = (
         "lease.generation == worker.generation and not",
     ),
     mutant(
+        "missing_from_a_beat_of_unknown_age",
+        "a lease that was bound without a claim need not be in the next heartbeat that is seen",
+        _HEARTBEATS,
+        "            lease.after_beat = beat.sequence\n",
+        "            lease.after_beat = -1\n",
+    ),
+    mutant(
         "unproved_end_believed",
         "silence about an attempt that could not be ended proves nothing",
         _HEARTBEATS,

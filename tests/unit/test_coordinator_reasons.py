@@ -11,6 +11,7 @@ from tenure.protocol.envelope import Scope
 from tenure.protocol.message import MAX_ENTRY_BYTES
 from tenure.protocol.principal_messages import IssueSite, Revoke
 from tenure.protocol.worker_messages import REPORT, Cause, Claimed, Report
+from tests.held_porter import HeldPorter, stage
 from tests.scripted_fleet import EXPIRY_MS, RUN, WORLD, ScriptedFleet, drop, granted, leave, refusals, verdicts
 
 OTHER_TASK = "0" * 26
@@ -292,6 +293,34 @@ def test_a_heartbeat_written_before_the_claim_need_not_list_it(fleet: ScriptedFl
     worker.claim(hand)
     fleet.live(1_000)
     assert fleet.records.leases(task) == ["ACTIVE"]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_nor_need_one_that_was_written_before_a_result_without_a_claim(tmp_path: Path, *, restart: bool) -> None:
+    """The work is over at once, and its files are still being read when that heartbeat is seen."""
+    porter = HeldPorter()
+    with ScriptedFleet(tmp_path, porter=porter, artifacts="memory:") as fleet:
+        porter.finish()
+        fleet.step()
+        worker = fleet.worker()
+        task = fleet.submit(start="claimed")
+        hand = worker.take()[0]
+        drop(worker, hand)
+        fleet.clock.advance_ms(1_500)
+        worker.beat()
+        worker.hands.append(hand)
+        bundle = stage(porter, hand.binding, {"a.txt": b"alpha"})
+        hand.state = "finished"
+        worker.report(worker.finished(hand).model_copy(update={"outputs": bundle}))
+        if restart:
+            fleet.restart()
+        fleet.step()
+        assert fleet.records.leases(task) == ["ACTIVE"]
+        fleet.live(1_000)
+        assert fleet.records.leases(task) == ["ACTIVE"]
+        drop(worker, hand)
+        fleet.live(2_000)
+        assert fleet.records.directives(task) == [("PENDING", "not_held", "")]
 
 
 # --- who speaks ----------------------------------------------------------------------------------
