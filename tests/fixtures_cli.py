@@ -147,6 +147,8 @@ class FakeFleet:
             return [{"task_id": "x"}] if dict(request.where)["key"] in self.tasks else []
         if isinstance(request, Query) and name == "credentials":
             return self._credentials(dict(request.where))[: request.limit]
+        if isinstance(request, Query) and name == "directives":
+            return [row for row in self.rows.get(name, []) if dict(request.where).items() <= row.items()]
         return self.rows.get(name, [])
 
     def _credentials(self, where: dict[str, str]) -> list[dict[str, Any]]:

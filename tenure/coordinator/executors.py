@@ -30,8 +30,6 @@ _FIRST_WAIT_MS: Final = 1_000
 """An assignment whose executor never came to be waits this long: a launcher that starts none cannot spin the loop."""
 _LONGEST_WAIT_MS: Final = 60_000
 """Executors that end before they claim use up no attempt, so each is waited for twice as long as the one before."""
-_NEVER_THERE: Final = BEFORE_THE_START | {Cause.LAUNCH_REFUSED}
-"""Causes that speak of no executor at all."""
 
 
 def quiet_ms(ttl_ms: int) -> int:
@@ -124,14 +122,15 @@ def _wait_ms(turn: Turn, lease: LiveLease) -> int:
 def _note(lease: LiveLease, event: ExecutorGone) -> None:
     """Keep what was told; a proof is not taken back by less, and telling it again does not begin anew.
 
-    A parent that says of an executor which was bound that it never was has forgotten it, and has nothing to prove.
+    A parent that says of an executor which was bound that it never was has forgotten it, and knows nothing of its end.
     """
-    if event.cause in _NEVER_THERE:
-        event = event.model_copy(update={"cause": Cause.EXECUTOR_DIED, "proved": False})
+    knows = event.cause not in BEFORE_THE_START
+    if not knows or event.cause is Cause.LAUNCH_REFUSED:
+        event = event.model_copy(update={"cause": Cause.EXECUTOR_DIED, "proved": event.proved and knows})
     before = lease.gone
     if before is None or (event.proved and not before.told.proved):
         lease.gone = Gone(event)
-    elif before.told.proved:
+    elif before.told.proved or not knows:
         told = before.told.model_copy(update={"binding": event.binding})
         lease.gone = replace(before, told=told)  # the parent has begun anew, and is answered under its newest word
     else:

@@ -2,10 +2,11 @@
 
 A heartbeat whose sequence number was seen before renews nothing. A lease that is listed is renewed; an ACTIVE lease
 that is missing from a heartbeat written after its claim is lost at once, for the worker itself says that it does not
-hold it. A parent renews the offer that it has launched an executor for, and never the executor's lease.
-A lease whose end its worker could not prove is not renewed any more: it is listed until a verdict comes, and none comes
-before it has run out. Nor is one missed that its executor has given up, whose cause is waited for.
-All of this is memory; the store is written only when something changes state.
+hold it; when it was bound without a claim, by its result, two heartbeats are let pass. A parent renews the offer that
+it has launched an executor for, and never the executor's lease. A lease whose end its worker could not prove is not
+renewed any more: it is listed until a verdict comes, and none comes before it has run out. Nor is one missed that its
+executor has given up, whose cause is waited for. All of this is memory; the store is written only when something
+changes state.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def _find_missing(turn: Turn, worker: WorkerView, beat: Heartbeat, listed: set[t
         return
     for lease in turn.leases.of_worker(worker.worker_id):
         if lease.after_beat is None:
-            lease.after_beat = beat.sequence
+            lease.after_beat = beat.sequence + 1  # the one after this may have been made before it, and come later
         known = lease.generation == worker.generation and beat.sequence > lease.after_beat and not lease.unproved
         is_missed = (lease.task_id, lease.fence) not in listed and lease.surrendered is None
         if known and is_missed and lease.state is LeaseState.ACTIVE:

@@ -2,7 +2,7 @@
 
 A client repeats what was not answered in time. A step that would do something else the second time, such as approving
 the *next* directive of a task, is not taken again: the repeated request gets the reply to the first. Replies are not
-kept over a restart: what may be repeated after one is told from the records, as in `tenure.coordinator.directives`.
+kept over a restart: a decision that may be repeated after one is told from the records (`directives`).
 """
 
 from __future__ import annotations

@@ -89,8 +89,8 @@ EXPIRY: Final = (
         "missing_from_a_beat_of_unknown_age",
         "a lease that was bound without a claim need not be in the next heartbeat that is seen",
         _HEARTBEATS,
-        "            lease.after_beat = beat.sequence\n",
-        "            lease.after_beat = -1\n",
+        "lease.after_beat = beat.sequence + 1",
+        "lease.after_beat = beat.sequence",
     ),
     mutant(
         "unproved_end_believed",

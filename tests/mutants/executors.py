@@ -154,8 +154,8 @@ ENDS: Final = (
         "never_there_and_proved",
         "a parent that says of a bound executor that it never was has forgotten it, and proves nothing",
         _EXECUTORS,
-        '{"cause": Cause.EXECUTOR_DIED, "proved": False}',
-        '{"cause": Cause.EXECUTOR_DIED}',
+        '"proved": event.proved and knows}',
+        '"proved": event.proved}',
     ),
     mutant(
         "unproved_forgotten",

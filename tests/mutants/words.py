@@ -53,7 +53,7 @@ MUTANTS: Final = (
         "unstarted_by_its_parents_word",
         "an executor that was bound has used up time, whatever its parent says of it",
         "coordinator/executors.py",
-        "    if event.cause in _NEVER_THERE:\n",
+        "    if not knows or event.cause is Cause.LAUNCH_REFUSED:\n",
         "    if not event.cause:\n",
     ),
     mutant(

@@ -75,7 +75,7 @@ class LauncherFaults:
         return seat.worker_id
 
     def _crash_coordinator(self) -> None:
-        """What was given up is kept in memory, so a restart matters most while a parent's word is waited for."""
+        """A restart matters most while a parent's word is waited for: what was given up must not be forgotten."""
         process = self.world.coordinator
         if process is not None and process.alive and not self.world.quiet:
             process.crash_in = self.dice.between(1, 40)

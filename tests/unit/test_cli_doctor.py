@@ -44,7 +44,7 @@ def test_every_finding_has_a_level_and_warnings_a_remedy(capsys: pytest.CaptureF
     rows = {
         "status": [STATUS],
         "capabilities": [{"capability": "gpu", "state": "QUEUED", "tasks": 1}],
-        "directives": [{"directive_id": "d"}],
+        "directives": [{"directive_id": "d", "state": "PENDING"}],
     }
     tenure = CommandLine(FakeFleet(rows=rows), capsys)
     found = tenure("doctor", "--json")

@@ -201,17 +201,25 @@ def test_steps_reach_the_coordinator(tenure: CommandLine) -> None:
 
 def test_a_decision_about_a_task_names_the_directive_that_waits_now(tenure: CommandLine) -> None:
     """Repeated, it must not be about an attempt that was lost since."""
-    tenure("directives", "deny", TASK, "--note", "too late")
-    assert tenure.fleet.asked == [
-        Query(what="directives", where=(("task_id", TASK), ("state", "PENDING")), limit=1),
-        Decide(directives=("d1",), approve=False, note="too late"),
-    ]
+    older = {"directive_id": "d0", "task_id": TASK, "next_attempt": 1, "state": "DENIED"}
+    tenure.fleet.rows["directives"] = [older, *tenure.fleet.rows["directives"]]
+    tenure("directives", "deny", TASK, "d0", "--note", "too late")
+    assert tenure.fleet.asked[-1] == Decide(directives=("d1", "d0"), approve=False, note="too late")
 
 
-def test_a_decision_about_what_waits_for_none_is_the_coordinators_to_refuse(tenure: CommandLine) -> None:
+def test_where_none_waits_it_names_the_newest_which_is_refused(tenure: CommandLine) -> None:
+    decided = {"directive_id": "d1", "task_id": TASK, "next_attempt": 2, "state": "APPROVED"}
+    tenure.fleet.rows["directives"] = [decided]
+    tenure("directives", "approve", TASK)
+    assert tenure.fleet.asked[-1] == Decide(directives=("d1",), approve=True)
+
+
+def test_what_has_no_directive_is_not_decided_about_however_late_it_gets_one(tenure: CommandLine) -> None:
+    """The request is not even sent: repeated over a restart, it might allow an attempt that was lost since."""
     tenure.fleet.rows["directives"] = []
-    tenure("directives", "approve", TASK, "d7")
-    assert tenure.fleet.asked[-1] == Decide(directives=(TASK, "d7"), approve=True)
+    printed = tenure("directives", "approve", TASK)
+    assert (printed.code, "waits for a decision" in printed.err) == (2, True)
+    assert not [ask for ask in tenure.fleet.asked if isinstance(ask, Decide)]
 
 
 def test_cancelling_many_is_one_request_and_tells_the_numbers_at_its_end(tenure: CommandLine) -> None:

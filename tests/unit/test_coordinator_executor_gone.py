@@ -52,7 +52,7 @@ def test_a_proved_end_is_believed_when_the_executor_stays_quiet(fleet: ScriptedF
     assert "w1 says that w1.x0 is gone (oom_killed: exit status 137)" in fleet.records.events("lost")[0]
 
 
-@pytest.mark.parametrize("cause", [Cause.UNSTARTED, Cause.REFUSED, Cause.LAUNCH_REFUSED])
+@pytest.mark.parametrize("cause", [Cause.UNSTARTED, Cause.REFUSED])
 def test_a_parent_that_knows_of_no_executor_proves_nothing_of_one_that_was_bound(
     fleet: ScriptedFleet, cause: Cause
 ) -> None:
@@ -161,7 +161,21 @@ def test_a_proof_may_come_later_and_is_not_taken_back(fleet: ScriptedFleet) -> N
     assert fleet.records.leases(task) == ["RELEASED"]
 
 
-def test_the_newest_of_two_causes_without_a_proof_counts(fleet: ScriptedFleet) -> None:
+@pytest.mark.parametrize(("proved", "state"), [(True, "RELEASED"), (False, "EXPIRED")])
+def test_what_was_bound_has_died_and_was_not_refused(fleet: ScriptedFleet, *, proved: bool, state: str) -> None:
+    """A substrate has taken an executor back that had claimed in the last moment, and saw it end, or did not."""
+    parent = fleet.worker("w1")
+    task = fleet.submit()
+    launched, worker, _ = started(fleet, parent)
+    worker.alive = False
+    parent.report(told(launched, cause=Cause.LAUNCH_REFUSED, proved=proved))
+    fleet.live(EXPIRY_MS + 2_000)
+
+    assert fleet.records.rows("SELECT state, cause FROM lease WHERE task_id = ?", task) == [(state, "executor_died")]
+
+
+@pytest.mark.parametrize("later", [None, Cause.REFUSED])
+def test_the_newest_of_two_causes_without_a_proof_counts(fleet: ScriptedFleet, later: Cause | None) -> None:
     """It was not seen for long, and then its node is known to be gone."""
     parent = fleet.worker("w1")
     task = fleet.submit()
@@ -170,6 +184,8 @@ def test_the_newest_of_two_causes_without_a_proof_counts(fleet: ScriptedFleet) -
     parent.report(told(launched, proved=False, cause=Cause.UNSCHEDULABLE))
     fleet.live(2_000)
     parent.report(told(launched, proved=False, cause=Cause.NODE_GONE))
+    if later is not None:  # by a parent that has lost its journal
+        parent.report(told(launched, cause=later, nonce="d" * 16))
     fleet.live(EXPIRY_MS)
 
     assert fleet.records.rows("SELECT state, cause FROM lease WHERE task_id = ?", task) == [("EXPIRED", "node_gone")]
@@ -250,6 +266,12 @@ def test_the_migration_takes_a_second_executor_from_the_events(fleet: ScriptedFl
 
 
 def test_the_migration_takes_from_the_events_what_could_not_be_ended(fleet: ScriptedFleet) -> None:
+    alone = fleet.worker("w3")
+    again = fleet.submit(retry=Retry(lost=1, backoff_ms=0))
+    alone.release(alone.claim(), Cause.PROCESS_DIED, started=True, tree_gone=False)
+    fleet.live(EXPIRY_MS + 2_000)
+    alone.claim()
+    assert fleet.records.leases(again) == ["EXPIRED", "ACTIVE"]
     parent = fleet.worker("w1")
     first = fleet.submit()
     _, worker, hand = started(fleet, parent)
@@ -264,7 +286,7 @@ def test_the_migration_takes_from_the_events_what_could_not_be_ended(fleet: Scri
     fleet.restart()
 
     unproved = {str(row[0]): row[22] for row in fleet.store.rows("live_leases")}
-    assert unproved == {first: 1, other: 0}
+    assert unproved == {first: 1, other: 0, again: 0}, "only what its own attempt has told counts"
 
 
 def test_a_restart_forgets_what_was_told_and_is_told_again(fleet: ScriptedFleet) -> None:

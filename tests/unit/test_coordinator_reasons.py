@@ -297,7 +297,7 @@ def test_a_heartbeat_written_before_the_claim_need_not_list_it(fleet: ScriptedFl
 
 @pytest.mark.parametrize("restart", [False, True])
 def test_nor_need_one_that_was_written_before_a_result_without_a_claim(tmp_path: Path, *, restart: bool) -> None:
-    """The work is over at once, and its files are still being read when that heartbeat is seen."""
+    """The work is over at once, and its files are still being read when two older heartbeats are seen."""
     porter = HeldPorter()
     with ScriptedFleet(tmp_path, porter=porter, artifacts="memory:") as fleet:
         porter.finish()
@@ -316,7 +316,13 @@ def test_nor_need_one_that_was_written_before_a_result_without_a_claim(tmp_path:
             fleet.restart()
         fleet.step()
         assert fleet.records.leases(task) == ["ACTIVE"]
-        fleet.live(1_000)
+        drop(worker, hand)
+        worker.beat()  # made before the work began, too, and late
+        worker.hands.append(hand)
+        fleet.clock.advance_ms(1_000)
+        fleet.step()
+        assert fleet.records.leases(task) == ["ACTIVE"]
+        fleet.live(2_000)
         assert fleet.records.leases(task) == ["ACTIVE"]
         drop(worker, hand)
         fleet.live(2_000)
