@@ -97,7 +97,8 @@ def test_a_suspended_host_that_wakes_ends_what_was_given_to_others(trials: Trial
     with trials.fleet() as fleet:
         for _ in range(repeats):
             sweep = trials.sweep(fleet, count=4, seconds=3.4, held=True)
-            struck = whole_worker(fleet, sweep.wait_for_running(3)[0])
+            # All of them: one that begins on this host a moment later would be taken for one that nobody had suspended.
+            struck = whole_worker(fleet, sweep.wait_for_running(4)[0])
             hit = victims(sweep, struck)
             struck_ms = CLOCK.now_ms()
             send(struck, signal.SIGSTOP)
