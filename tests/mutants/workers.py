@@ -330,4 +330,28 @@ BELONGING: Final = (
     ),
 )
 
-MUTANTS: Final = (*STARTING, *STOPPING, *REMEMBERING, *EXECUTING, *BELONGING)
+ENDING: Final = (
+    mutant(
+        "death_is_a_failure",
+        "a process that dies is lost, and fails no task",
+        "workers/conclusions.py",
+        "        case FailureKind.TIMEOUT if started:\n",
+        "        case FailureKind.TIMEOUT | Cause.PROCESS_DIED if started:\n",
+    ),
+    mutant(
+        "silence_is_a_failure",
+        "what a worker ends because it cannot renew is lost, and fails no task",
+        "workers/conclusions.py",
+        "        case FailureKind.TIMEOUT if started:\n",
+        "        case FailureKind.TIMEOUT | Cause.SELF_FENCED if started:\n",
+    ),
+    mutant(
+        "timed_out_early",
+        "a task has all the time that its submitter gave it",
+        "workers/rounds.py",
+        "now_ms - hold.began_ms >= timeout_ms",
+        "now_ms - hold.began_ms >= timeout_ms // 2",
+    ),
+)
+
+MUTANTS: Final = (*STARTING, *STOPPING, *REMEMBERING, *EXECUTING, *BELONGING, *ENDING)

@@ -58,6 +58,10 @@ def good_end(facts: Sequence[Fact]) -> tuple[ResultRow, TaskRow, Ended]:
     return result, over, ended
 
 
+def key_of(facts: Sequence[Fact], task: str) -> str:
+    return next(fact.key for fact in facts if isinstance(fact, TaskRow) and fact.task == task)
+
+
 def found(facts: Sequence[Fact], words: str) -> bool:
     return any(words in problem for problem in check(facts))
 
@@ -99,6 +103,29 @@ def test_a_value_that_nobody_computed_is_seen(calm: list[Fact]) -> None:
     assert found(with_(calm, result, replace(result, value='"run 9999"')), "is not what the holder produced")
     assert found(with_(calm, result, replace(result, value='"something else"')), "is not what the holder produced")
     assert found(with_(calm, ended, replace(ended, how="killed", value="")), "is not what the holder produced")
+
+
+def test_a_run_that_was_ended_from_outside_and_failed_its_task_is_seen(calm: list[Fact]) -> None:
+    result, _, ended = good_end(calm)
+    run = next(fact for fact in calm if isinstance(fact, Started) and fact.run == ended.run)
+    asked = next(fact for fact in calm if isinstance(fact, Submitted) and fact.key == key_of(calm, run.task))
+    words, lasted_ms = "is not what the holder produced", ended.at - run.at
+    for how in ("killed", "died", "cancelled"):
+        stopped = with_(calm, ended, replace(ended, how=how, value=""))
+        timeout = with_(stopped, result, replace(result, value='{"kind": "timeout", "message": ""}'))
+        other = with_(stopped, result, replace(result, value='{"kind": "signal", "message": ""}'))
+        assert found(timeout, words)
+        assert found(with_(timeout, asked, replace(asked, timeout_ms=2 * lasted_ms)), words)
+        assert not found(with_(timeout, asked, replace(asked, timeout_ms=lasted_ms)), words)
+        assert found(with_(other, asked, replace(asked, timeout_ms=lasted_ms)), words)
+
+
+def test_files_that_were_lost_excuse_no_run_that_was_ended_from_outside(calm: list[Fact]) -> None:
+    result, _, ended = good_end(calm)
+    without_files = replace(result, value='{"kind": "outputs_not_stored", "message": ""}')
+    lost = [Fault(0, "store_away"), *with_(calm, result, without_files)]
+    assert not found(lost, "is not what the holder produced")
+    assert found(with_(lost, ended, replace(ended, how="killed", value="")), "is not what the holder produced")
 
 
 def test_an_accepted_lie_is_seen(calm: list[Fact]) -> None:
@@ -148,6 +175,20 @@ def test_a_run_that_a_revoked_site_has_lost_may_go_on_but_not_beside_another(cal
     told = after(calm, run, lost)
     assert not found(told, f"while run {run.run} goes on")
     assert found(after(told, lost, *beside), "overlap")
+    ttl_ms = next(fact.ttl_ms for fact in calm if isinstance(fact, Submitted) and fact.key == key_of(calm, run.task))
+    late = f"run {run.run} goes on after"
+    assert not found(with_(told, ended, replace(ended, at=run.at + ttl_ms)), late)
+    too_late = with_(told, ended, replace(ended, at=run.at + 2 * ttl_ms + 1_000))
+    assert found(too_late, late)
+    assert not found([Fault(0, "let_in_longer"), *too_late], late)
+
+
+def test_a_task_that_is_cancelled_while_a_revoked_site_runs_it_is_seen(calm: list[Fact]) -> None:
+    run = next(fact for fact in calm if isinstance(fact, Started) and fact.kind == "granted")
+    lease = next(fact for fact in calm if isinstance(fact, LeaseRow) and fact.nonce == run.nonce)
+    lost = replace(lease, at=run.at, state="RELEASED", cause="site_revoked")
+    cancelled = TaskRow(run.at, run.task, key_of(calm, run.task), "CANCELLED", 1, 0)
+    assert found(after(calm, run, lost, cancelled), f"is CANCELLED while run {run.run} goes on")
 
 
 def test_a_directive_that_nobody_gave_is_seen(calm: list[Fact]) -> None:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from tests.simulation.checker_files import FileChecker
 from tests.simulation.checker_people import PeopleChecker
-from tests.simulation.executions import Execution, home_of, is_alone
+from tests.simulation.executions import Execution, home_of, is_alone, term_ms
 from tests.simulation.history import (
     Answered,
     Broken,
@@ -67,6 +67,8 @@ class Checker:
         self.problems: list[str] = []
         self._runs: dict[int, Execution] = {}
         self._leases: dict[Attempt, LeaseRow] = {}
+        self._taken_away: dict[Attempt, int] = {}
+        """When sites that were revoked have lost their leases."""
         self._newest: dict[str, int] = {}
         self._tasks: dict[str, TaskRow] = {}
         self._directives: dict[tuple[str, int], DirectiveRow] = {}
@@ -179,7 +181,7 @@ class Checker:
         self._check_right_to_run(run, fact.at)
 
     def _check_right_to_run(self, run: Execution, at: int) -> None:
-        """Nothing begins, or goes on after a pause, whose lease is over: see `_check_ended`."""
+        """Nothing begins, or goes on after a pause, whose lease is over: see `_check_ended` and `_check_remnant`."""
         lease = self._leases.get((run.fact.task, run.fact.fence))
         if lease is None or lease.cause == REVOKED:
             return
@@ -196,7 +198,7 @@ class Checker:
             run.spells.append((run.since, fact.at))
         run.since = -1
         if isinstance(fact, Ended):
-            run.over, run.how, run.value = True, fact.how, fact.value
+            run.over, run.how, run.value, run.ended_at = True, fact.how, fact.value, fact.at
 
     def _check_executions(self) -> None:
         by_task: dict[str, list[Execution]] = defaultdict(list)
@@ -204,10 +206,20 @@ class Checker:
             if run.since >= 0:
                 run.spells.append((run.since, 1 << 60))
             by_task[run.fact.task].append(run)
+            self._check_remnant(run)
         for runs in by_task.values():
             for place, one in enumerate(runs):
                 for other in runs[:place]:
                     self._check_pair(one, other)
+
+    def _check_remnant(self, run: Execution) -> None:
+        """What a site runs when it is revoked has stopped within the time that its lease would have had."""
+        taken_at = self._taken_away.get((run.fact.task, run.fact.fence))
+        if taken_at is None or not run.spells:
+            return
+        until = taken_at + term_ms(self._keys[self._tasks[run.fact.task].key].ttl_ms)
+        if run.spells[-1][1] > until and self._is_alone(run.fact.kind, until):
+            self._problem(run.fact, f"run {run.fact.run} goes on after {until}, and its site was revoked at {taken_at}")
 
     def _check_pair(self, one: Execution, other: Execution) -> None:
         kind = one.fact.kind
@@ -257,9 +269,11 @@ class Checker:
     def _check_ended(self, fact: LeaseRow) -> None:
         """A worker has ended its work before the coordinator may replace it.
 
-        A site that is revoked loses its leases at once; what follows on them waits, which `_check_pair` looks into.
+        A site that is revoked loses its leases at once; what follows on them waits, which `_check_pair` looks into,
+        and `_check_remnant` into what they leave behind.
         """
         if fact.cause == REVOKED:
+            self._taken_away.setdefault((fact.task, fact.fence), fact.at)
             return
         for run in self._runs.values():
             if (run.fact.task, run.fact.fence) != (fact.task, fact.fence) or run.since < 0:
@@ -297,8 +311,7 @@ class Checker:
         if not self._is_alone(wanted.kind, fact.at):
             return
         for run in self._runs.values():
-            lease = self._leases.get((fact.task, run.fact.fence))
-            if run.fact.task == fact.task and run.since >= 0 and (lease is None or lease.cause != REVOKED):
+            if run.fact.task == fact.task and run.since >= 0:
                 self._problem(fact, f"task {fact.key} is CANCELLED while run {run.fact.run} goes on")
 
     def _directive(self, fact: DirectiveRow) -> None:
@@ -367,7 +380,10 @@ class Checker:
         ]
         if any(not run.over for run in runs) or not runs:
             self._problem(fact, f"a result of fence {fact.fence} was accepted that nobody produced")
-        elif not any(run.produced(fact) for run in runs) and not self._files.excuses(fact, lease):
+            return
+        wanted = self._keys[self._tasks[fact.task].key]
+        has_lost_files = any(run.how == "value" for run in runs) and self._files.excuses(fact, lease)
+        if not has_lost_files and not any(run.produced(fact, wanted) for run in runs):
             self._problem(fact, f"the accepted value {fact.value} is not what the holder produced")
 
     def _check_lie(self, fact: ResultRow, lease: LeaseRow, lie: Lie | None) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tests.simulation.history import ResultRow, Started
+    from tests.simulation.history import ResultRow, Started, Submitted
 
 NORTH: Final = "north"
 """A second site of honest workers."""
@@ -23,11 +23,19 @@ _VOIDING_BY_KIND: Final = MappingProxyType(
     {"exclusive": ALWAYS_VOIDING, "granted": VOIDING, "claimed": CLAIMED_VOIDING}
 )
 
+_RATES_DIFFER: Final = 1.01
+"""By how much the clock that a timeout is measured with may be faster than true time, and then some."""
+
 
 def home_of(worker_id: str) -> str:
     """The site that workers with such ids are of."""
     first, dot, _ = worker_id.partition(".")
     return first if dot and first in {NORTH, "elsewhere"} else "default"
+
+
+def term_ms(ttl_ms: int) -> int:
+    """For how long an executor that hears of nothing may go on: ttl, grace and margin, as the design has them."""
+    return ttl_ms + (500 + ttl_ms // 20) + (250 + ttl_ms // 20)
 
 
 def is_alone(kind: str, at: int, struck: Mapping[str, int]) -> bool:
@@ -44,14 +52,16 @@ class Execution:
     spells: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     since: int = -1
     over: bool = False
+    ended_at: int = -1
     value: str = ""
     how: str = ""
 
-    def produced(self, result: ResultRow) -> bool:
-        """Whether it came to that result; how a run that was ended from outside counts, the worker says."""
+    def produced(self, result: ResultRow, wanted: Submitted) -> bool:
+        """Whether it came to that result. One that was ended from outside fails only a task whose time it had used."""
         if self.how in {"value", "failure"}:
             return self.how == ("failure" if result.is_failure else "value") and self.value in result.said
-        return result.is_failure
+        lasted_ms = (self.ended_at - self.fact.at) * _RATES_DIFFER
+        return result.failure_kind == "timeout" and wanted.timeout_ms is not None and lasted_ms >= wanted.timeout_ms
 
     def meets(self, other: Execution) -> int | None:
         """The first moment at which both were running; None when there is none."""

@@ -29,6 +29,8 @@ class Submitted(Fact):
     kind: str
     lost_budget: int
     failed_budget: int
+    ttl_ms: int
+    timeout_ms: int | None
 
 
 @final
@@ -170,6 +172,11 @@ class ResultRow(Fact):
     def is_failure(self) -> bool:
         """Whether it says that the task failed; values here are strings, failures are objects."""
         return self.value.startswith("{")
+
+    @property
+    def failure_kind(self) -> str:
+        """What kind of failure it is; empty for a value."""
+        return str(json.loads(self.value)["kind"]) if self.is_failure else ""
 
     @property
     def said(self) -> tuple[str, str]:

@@ -324,7 +324,7 @@ class World:
             lies=dice.pick((0, 0, 200)),
             saves=dice.pick((0, 0, 1, 3)),
         )
-        self.history.add(Submitted(0, key, kind, retry.lost, retry.failed))
+        self.history.add(Submitted(0, key, kind, retry.lost, retry.failed, envelope.lease_ttl_ms, envelope.timeout_ms))
         self.wanted[key] = Wanted(key, raw.decode())
         return self.wanted[key]
 
