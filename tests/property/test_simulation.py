@@ -10,8 +10,14 @@ from typing import TypeVar
 
 import pytest
 
+from tenure.broker.base import Readers, Stream
+from tenure.broker.keys import Keys
+from tenure.broker.memory_store import MemoryStore
+from tenure.errors import StreamMissing
 from tests.simulation.campaign import Folders, quiet_logs, run_seed
 from tests.simulation.checker import check
+from tests.simulation.engine import Engine
+from tests.simulation.groups import lose_group
 from tests.simulation.history import (
     Answered,
     ArtifactRow,
@@ -19,6 +25,7 @@ from tests.simulation.history import (
     DirectiveRow,
     Ended,
     Fact,
+    Fault,
     Judgement,
     LeaseRow,
     Outcome,
@@ -30,6 +37,8 @@ from tests.simulation.history import (
     TaskRow,
     render,
 )
+from tests.simulation.hosts import HostClock
+from tests.simulation.network import Server
 from tests.simulation.profile import KINDS
 from tests.simulation.world import Plan
 
@@ -77,6 +86,56 @@ def test_without_faults_every_task_that_runs_well_succeeds_in_one_attempt(calm: 
     assert attempts == {1} or failed
     assert isinstance(calm[-1], Closed)
     assert calm[-1].settled
+
+
+# --- what strikes --------------------------------------------------------------------------------
+
+
+def server() -> Server:
+    engine = Engine()
+    clock = HostClock(engine, start_ms=0, wall_offset_ms=1, rate_ppm=0)
+    return Server(engine, MemoryStore(clock), Keys("main"))
+
+
+def test_a_lost_group_refuses_reads_until_the_coordinator_makes_it_again() -> None:
+    one, readers = server(), Readers(("default",), ("main",))
+    inbox = one.broker.keys.inbox("default")
+    one.coordinator.ensure_streams(readers=readers)
+    worker = one.face("default", "w1")
+    worker.report([b"before"])
+    assert one.coordinator.receive(readers=readers, limit=9, block_ms=0)
+    assert lose_group(one.store, inbox, "inbox")
+    assert not lose_group(one.store, inbox, "inbox"), "there was none to lose"
+    worker.report([b"meanwhile"])
+    with pytest.raises(StreamMissing):
+        one.coordinator.receive(readers=readers, limit=9, block_ms=0)
+    with pytest.raises(StreamMissing):
+        one.coordinator.unsettled(readers=readers, limit=9)
+    assert one.unread(readers)
+    one.ensured(readers=readers)
+    found = one.coordinator.receive(readers=readers, limit=9, block_ms=0)
+    assert [each.raw for each in found] == [b"before", b"meanwhile"]
+
+
+def test_a_lost_group_stays_lost_in_a_copy_of_the_broker() -> None:
+    one, stream = server(), Stream("default", "cpu")
+    key = one.broker.keys.assignments(stream)
+    one.coordinator.ensure_streams(readers=Readers(), assignments=[stream])
+    assert lose_group(one.store, key, "assignments")
+    lost = one.store.stream(key)
+    assert lost is not None
+    assert one.coordinator.pending(stream) == []
+    with pytest.raises(StreamMissing):
+        lost.copy().held("w1", 1)
+    with pytest.raises(StreamMissing):
+        lost.copy().hand_out("w1", 1)
+
+
+def test_groups_that_are_lost_are_met_and_come_back(folders: Folders) -> None:
+    struck = [run_seed(Plan(seed, only=("group_lost",)), folders) for seed in range(12)]
+    assert [problems for _, problems in struck if problems] == []
+    met = {fact.detail for facts, _ in struck for fact in facts if isinstance(fact, Fault) and fact.kind == "no_group"}
+    assert {"assignments", "inbox"} <= met
 
 
 # --- what the checker sees -----------------------------------------------------------------------

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, final
 
 from tenure.broker.base import ClientAddress, Stream, WorkerAddress
 from tenure.broker.keys import DEFAULT_PERSON
-from tenure.broker.memory_store import START, MemoryStore
+from tenure.broker.memory_store import MemoryStore
+from tests.simulation.groups import lose_group, make_group
 from tests.simulation.network import REMEMBERED_WRITES, Server
 
 if TYPE_CHECKING:
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
     from tests.simulation.dice import Dice
     from tests.simulation.world import World
+
+_MADE_AGAIN_PER_MILLE = 200
+"""How often a lost group is there again before anybody reads."""
 
 
 @final
@@ -58,16 +62,17 @@ class BrokerFaults:
         return [self.world.network.keys.inbox(site) for site in sorted({seat.site for seat in self.world.seats})]
 
     def _group_lost(self) -> str:
-        """The group is made again at once, so that everything that is still in the stream is delivered again."""
-        keys = self.world.network.keys
-        key = self.dice.pick([*self._assignment_keys(), keys.rpc(DEFAULT_PERSON), *self._inboxes()])
-        if self._server.store.stream(key) is None:
+        """It is gone until the coordinator makes it again, or, now and then, a person does at once.
+
+        Then everything that is still in the stream is delivered again.
+        """
+        store = self._server.store
+        sources = [("rpc", self.world.network.keys.rpc(DEFAULT_PERSON)), *(("inbox", key) for key in self._inboxes())]
+        what, key = self.dice.pick([*(("assignments", key) for key in self._assignment_keys()), *sources])
+        if not lose_group(store, key, what):
             return ""
-        stream = self._server.store.change(key)
-        stream.undelivered.clear()
-        stream.undelivered.extend(sorted(stream.entries))
-        stream.pending.clear()
-        stream.position = START
+        if self.dice.chance(_MADE_AGAIN_PER_MILLE):
+            make_group(store, key)
         self._server.interrupt()
         return key
 
@@ -85,7 +90,10 @@ class BrokerFaults:
 
     def _evicted_heartbeat(self) -> str:
         seat = self.dice.pick(self.world.seats)
-        self._server.store.remove(self.world.network.keys.heartbeat(WorkerAddress(seat.site, seat.worker_id)))
+        key = self.world.network.keys.heartbeat(WorkerAddress(seat.site, seat.worker_id))
+        if self._server.store.get(key) is None:
+            return ""
+        self._server.store.remove(key)
         return seat.worker_id
 
     def _away(self, duration_ms: int) -> None:
@@ -138,6 +146,7 @@ class BrokerFaults:
             return ""
         copied = _copy(self._server.store, network.clock)
         network.other, network.beyond = Server(self.world.engine, copied, network.keys), beyond
+        network.other.met_no_group = network.met_no_group
 
         def whole() -> None:
             other, network.other, network.beyond = network.other, None, set[str]()

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, final
 
 from tenure.coordinator.store.database import Database
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 _LARGEST_CHUNK: Final = 200
 _SMALLEST_CHUNK: Final = 20
+_FOLLOWED: Final = MappingProxyType({"killed": "killed    ", "no_group": "no group  of "})
+"""What came of strikes, and is counted by its detail."""
 
 
 @final
@@ -69,10 +72,8 @@ def _name(fact: Fact) -> str:
     """Under which name a fact is counted; "" when it is not."""
     name = ""
     match fact:
-        case Fault(kind="killed"):
-            name = f"killed    {fact.detail}"
         case Fault():
-            name = f"fault     {fact.kind}"
+            name = f"{_FOLLOWED[fact.kind]}{fact.detail}" if fact.kind in _FOLLOWED else f"fault     {fact.kind}"
         case Answered():
             name = f"answer    {fact.answer} {fact.reason}"
         case LeaseRow() if fact.cause:

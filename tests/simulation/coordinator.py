@@ -17,6 +17,7 @@ from tenure.coordinator.options import CoordinatorOptions
 from tenure.coordinator.store.database import Database
 from tenure.errors import BrokerError, BrokerFull, BrokerUnreachable, StoreFull, StreamMissing, Superseded
 from tests.simulation.contents import ADDRESS, SimulatedPorter
+from tests.simulation.groups import GroupMissing
 from tests.simulation.history import Broken
 from tests.simulation.hosts import Process
 from tests.simulation.network import unreachable
@@ -303,7 +304,13 @@ class CoordinatorProcess(Process):
 
     def _act(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         server = self.network.server_of(self.host)
-        value = attrgetter(name)(server.coordinator)(*args, **kwargs)
+        try:
+            value = attrgetter(name)(server.coordinator)(*args, **kwargs)
+        except GroupMissing as error:
+            server.met_no_group(error.what)
+            raise
+        if name == "ensure_streams":
+            server.ensured(*args, **kwargs)
         if name == "publish" and self.published is not None:
             for publication in args[0]:
                 self.published(publication.entry_id, publication.assignment)

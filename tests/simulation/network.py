@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, Final, final
 from tenure.broker.memory import MemoryBroker
 from tenure.broker.memory_store import START, MemoryStore
 from tenure.errors import BrokerError, BrokerRefused, BrokerUnreachable
+from tests.simulation.groups import GroupMissing, make_group
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from tenure.broker.base import ClientAddress, EntryId, Readers
+    from tenure.broker.base import ClientAddress, EntryId, Readers, Stream
     from tenure.broker.keys import Keys
     from tenure.broker.memory import MemoryWorker
     from tests.simulation.dice import Dice
@@ -66,6 +67,8 @@ class Server:
         self.readers: list[Call] = []
         self.listeners: list[Callable[[], None]] = []
         """Called when something was written; for those who read without waiting at the broker."""
+        self.met_no_group: Callable[[str], None] = _ignore
+        """Told of every read that was refused because its group is gone."""
         self._faces: dict[tuple[str, str], MemoryWorker] = {}
 
     def reported(self) -> None:
@@ -92,9 +95,16 @@ class Server:
         inboxes = (*map(keys.inbox, readers.sites), *map(keys.rpc, readers.people))
         try:
             found = [self.store.stream(key) for key in inboxes]
-        except BrokerUnreachable:
+            return any(stream is None or stream.undelivered for stream in found)
+        except (BrokerUnreachable, GroupMissing):
             return True
-        return any(stream is None or stream.undelivered for stream in found)
+
+    def ensured(self, *, readers: Readers, assignments: Sequence[Stream] = ()) -> None:
+        """The coordinator has made these streams, and with them the groups that were gone."""
+        keys = self.broker.keys
+        sources = (*map(keys.inbox, readers.sites), *map(keys.rpc, readers.people))
+        for key in (*sources, *map(keys.assignments, assignments)):
+            make_group(self.store, key)
 
     def face(self, site: str, worker_id: str) -> MemoryWorker:
         """The face of a worker; always the same, for it keeps nothing."""
@@ -133,6 +143,7 @@ class Network:
         self.history: History | None = None
         remembered = REMEMBERED_WRITES if profile.has("failover") else 0
         self.server = Server(engine, MemoryStore(clock, remembered_writes=remembered), keys)
+        self.server.met_no_group = self.met_no_group
         self.other: Server | None = None
         self.beyond: set[str] = set()
         """Names of the hosts that talk to the other half."""
@@ -153,6 +164,11 @@ class Network:
         if site in self.barred:
             raise BrokerRefused("the simulated broker knows no such user", "Ask for a credential")
         return self.server_of(host).face(site, worker_id)
+
+    def met_no_group(self, what: str) -> None:
+        """A read has met a group that is gone."""
+        if self.history is not None:
+            self.history.fault("no_group", what)
 
     def bar(self, site: str) -> None:
         """Let a site in no more, and close its connections, also those that wait."""
@@ -244,6 +260,8 @@ def _execute(server: Server, call: Call) -> None:
     try:
         value = call.act()
     except BrokerError as error:
+        if isinstance(error, GroupMissing):
+            server.met_no_group(error.what)
         _answer(server, call, partial(_fail, call, error))
         return
     if host.cut or call.loses_reply:
