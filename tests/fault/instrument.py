@@ -8,8 +8,8 @@ reading only. Nothing here knows how Tenure works inside, only what it promises.
 import os
 import select
 import sqlite3
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from threading import Event, Lock, Thread
@@ -184,6 +184,26 @@ class Records:
 
     def count(self, sql: str, *parameters: object) -> int:
         return int(str(self.rows(sql, *parameters)[0][0]))
+
+
+def cut(executions: Iterable[Execution], pids: Collection[int], stopped_ns: int) -> list[Execution]:
+    """The same executions, as if those processes had ended at that moment; what they began later is left as it is."""
+
+    def shorter(each: Execution) -> Execution:
+        went_on = each.pid in pids and each.started_ns < stopped_ns and not 0 < each.ended_ns <= stopped_ns
+        return replace(each, ended_ns=stopped_ns, finished=False) if went_on else each
+
+    return [shorter(each) for each in executions]
+
+
+def false_deaths(findings: Findings, records: Records, tasks: Collection[str]) -> int:
+    """How often one of these tasks was given up, though every worker was alive.
+
+    Every directive counts, whatever it gives as its cause: a live worker loses nothing. It is there also for what was
+    lost before its work began, which leaves no execution behind. An offer that nobody has taken ends without one.
+    """
+    asked = len(set(tasks) & {str(task_id) for (task_id,) in records.rows("SELECT task_id FROM directive")})
+    return max(asked, findings.executions - len(tasks))
 
 
 def check(executions: Iterable[Execution], records: Records, tasks: Iterable[str]) -> Findings:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.fault.figures import Figures, merged, table
-from tests.fault.instrument import Execution, Findings, Instrument, Records, check
+from tests.fault.instrument import Execution, Findings, Instrument, Records, check, cut, false_deaths
 from tests.waiting import wait_until
 
 MS = 1_000_000
@@ -95,6 +95,42 @@ def test_an_attempt_that_ran_twice_is_found(tmp_path: Path, database: sqlite3.Co
 def test_a_result_that_nobody_computed_is_found(tmp_path: Path, database: sqlite3.Connection) -> None:
     assert "accepted under fence 2, which never finished" in problems(tmp_path)
     assert "accepted under fence 2, which never finished" in problems(tmp_path, FIRST)
+
+
+def test_what_a_suspended_process_had_begun_ends_at_the_stop_and_nothing_else_does() -> None:
+    before, during, unended, after = (
+        run(each, *times) for each, times in enumerate([(0, 50), (60, 900), (70, 0), (700, 800)], 1)
+    )
+    pids = {each.pid for each in (before, during, unended, after)}
+    shortened = [run(2, 60, 500, finished=False), run(3, 70, 500, finished=False)]
+    assert cut([before, during, unended, after], pids, 500 * MS) == [before, *shortened, after]
+    assert cut([before, during], {before.pid}, 500 * MS) == [before, during]
+
+
+def test_what_began_elsewhere_before_the_stop_overlaps(tmp_path: Path, database: sqlite3.Connection) -> None:
+    first = run(1, 0, 900)
+    assert problems(tmp_path, *cut([first, run(2, 510, 800)], {first.pid}, 500 * MS)) == ""
+    early = problems(tmp_path, *cut([first, run(2, 490, 800)], {first.pid}, 500 * MS))
+    assert "started 10 ms before fence 1 ended" in early
+
+
+def test_what_a_suspended_process_finished_after_the_stop_is_no_result(
+    tmp_path: Path, database: sqlite3.Connection
+) -> None:
+    second = run(2, 60, 900)
+    assert "which never finished" in problems(tmp_path, *cut([FIRST, second], {second.pid}, 500 * MS))
+
+
+def test_a_live_worker_was_given_up_also_where_its_work_had_not_begun(
+    tmp_path: Path, database: sqlite3.Connection
+) -> None:
+    records = Records(tmp_path / "fleet.db")
+    assert false_deaths(check([SECOND], records, ["t"]), records, ["t"]) == 1
+    assert false_deaths(check([FIRST, SECOND], records, ["t"]), records, ["t"]) == 1
+    with database:
+        database.execute("UPDATE directive SET task_id = 'other'")
+    assert false_deaths(check([SECOND], records, ["t"]), records, ["t"]) == 0
+    assert false_deaths(check([FIRST, SECOND], records, ["t"]), records, ["t"]) == 1
 
 
 def test_a_time_that_was_not_kept_is_found_and_no_gap_at_all_is_the_closest() -> None:

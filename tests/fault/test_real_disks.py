@@ -94,7 +94,7 @@ def test_a_full_disk_under_the_spools_loses_no_result(trials: Trials, repeats: i
 
 @contextmanager
 def reading(database: Path) -> Generator[None]:
-    """Read the database all the while: so the room in its log is not used again, and each write asks the disk for more."""
+    """Read the database all the while: the room in its log is not used again, and each write asks the disk for more."""
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, isolation_level=None)) as connection:
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM task").fetchone()

@@ -102,12 +102,14 @@ def test_a_suspended_host_that_wakes_ends_what_was_given_to_others(trials: Trial
             hit = victims(sweep, struck)
             struck_ms = CLOCK.now_ms()
             send(struck, signal.SIGSTOP)
+            stopped_ns = (CLOCK.elapsed_ms() + 1) * 1_000_000
             wait_for_loss(fleet, hit)
             sweep.wait_for_next_attempt(hit)
             pids = {each.pid for each in hit}
             woken_ms = CLOCK.elapsed_ms()
             resume(reversed(struck))
-            trials.judge(fault, fleet, sweep, suspended=pids)
+            findings = trials.judge(fault, fleet, sweep, suspended=pids, stopped_ns=stopped_ns)
+            assert findings.executions >= len(sweep.ids) + len(hit)
             ends_ns = [each.ended_ns for each in trials.instrument.executions() if each.pid in pids]
             figures = trials.of(fault)
             figures.notice_ms += noticed(fleet, hit, struck_ms)

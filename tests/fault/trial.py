@@ -14,7 +14,7 @@ from tenure.client.options import SubmitOptions
 from tenure.clock import SystemClock
 from tests import fixtures_fleet_handlers as handlers
 from tests.fault.figures import Figures
-from tests.fault.instrument import Execution, Findings, Instrument, Records, check
+from tests.fault.instrument import Execution, Findings, Instrument, Records, check, cut, false_deaths
 from tests.fixtures_fleet import TTL_MS, Fleet, Worker, open_fleet
 from tests.waiting import wait_until
 
@@ -125,13 +125,16 @@ class Trials:
         handles = fleet.client.using(**said).map(handler, marks, range(count), [seconds] * count)
         return Sweep(handles, self.instrument)
 
-    def judge(self, fault: str, fleet: Fleet, sweep: Sweep, *, suspended: Collection[int] = ()) -> Findings:
+    def judge(
+        self, fault: str, fleet: Fleet, sweep: Sweep, *, suspended: Collection[int] = (), stopped_ns: int = 0
+    ) -> Findings:
         """Wait for all results, count the trial, and fail on anything that must not be.
 
-        Processes of a `suspended` host ran nothing until it woke, whatever they had marked; see `ran_on_ms`.
+        What processes of a `suspended` host had begun counts until `stopped_ns`, as if they had ended there: how long
+        they go on after they are woken is measured apart, and nothing that they finish then may be accepted.
         """
         wrong = [value for number, value in enumerate(sweep.results()) if value != number]
-        executions = [each for each in self.instrument.executions() if each.pid not in suspended]
+        executions = cut(self.instrument.executions(), suspended, stopped_ns)
         findings = check(executions, Records(fleet.database), sweep.ids)
         self.of(fault).add(findings)
         assert not findings.problems(), findings.problems()
@@ -139,11 +142,12 @@ class Trials:
         return findings
 
     def judge_alive(self, fault: str, fleet: Fleet, sweep: Sweep) -> Findings:
-        """The same after a trial in which every worker was alive: what began again was given up wrongly."""
+        """The same after a trial in which every worker was alive: whatever was given up was given up wrongly."""
         findings = self.judge(fault, fleet, sweep)
-        false_deaths = findings.executions - len(sweep.handles)
-        self.of(fault).add_false_deaths(false_deaths)
-        assert not false_deaths, false_deaths
+        records = Records(fleet.database)
+        count = false_deaths(findings, records, sweep.ids)
+        self.of(fault).add_false_deaths(count)
+        assert not count, records.rows("SELECT task_id, attempt, reason, detail FROM directive")
         return findings
 
 
