@@ -19,7 +19,7 @@ none under a lease that is over. Some faults void that for the rest of a history
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, final
 
@@ -65,6 +65,8 @@ class Checker:
 
     def __init__(self) -> None:
         self.problems: list[str] = []
+        self.judged: Counter[tuple[str, str, bool]] = Counter()
+        """How many executions, and pairs of one task, by kind of start, and whether the rule of overlaps held then."""
         self._runs: dict[int, Execution] = {}
         self._leases: dict[Attempt, LeaseRow] = {}
         self._taken_away: dict[Attempt, int] = {}
@@ -206,6 +208,7 @@ class Checker:
             if run.since >= 0:
                 run.spells.append((run.since, 1 << 60))
             by_task[run.fact.task].append(run)
+            self.judged["executions", run.fact.kind, self._is_alone(run.fact.kind, run.fact.at)] += 1
             self._check_remnant(run)
         for runs in by_task.values():
             for place, one in enumerate(runs):
@@ -226,7 +229,9 @@ class Checker:
         if one.fact.fence == other.fact.fence and kind != "claimed":
             self._problem(one.fact, f"runs {other.fact.run} and {one.fact.run} have one fence")
         at = one.meets(other)
-        if at is not None and self._is_alone(kind, at):
+        is_alone = self._is_alone(kind, max(one.fact.at, other.fact.at) if at is None else at)
+        self.judged["pairs", kind, is_alone] += 1
+        if at is not None and is_alone:
             text = f"runs {other.fact.run} and {one.fact.run} of one {kind} task overlap"
             self._problem(one.fact, f"{text}: {other.spells} {one.spells}")
 
