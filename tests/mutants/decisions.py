@@ -103,6 +103,13 @@ EXPIRY: Final = (
 
 DIRECTIVES: Final = (
     mutant(
+        "decided_by_a_client",
+        "a decision is recorded in the name of the person who has made it",
+        "coordinator/requests.py",
+        "            return _decide(turn, request.principal, ask)\n",
+        "            return _decide(turn, request.client_id, ask)\n",
+    ),
+    mutant(
         "repeat_without_end",
         "a lost attempt is repeated by policy only while the submitter's budget lasts",
         _DIRECTIVES,

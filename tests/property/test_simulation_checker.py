@@ -15,6 +15,8 @@ from tests.simulation.history import (
     Ended,
     Fact,
     Fault,
+    Judged,
+    Judgement,
     LeaseRow,
     Lie,
     Outcome,
@@ -187,7 +189,7 @@ def test_a_task_that_is_cancelled_while_a_revoked_site_runs_it_is_seen(calm: lis
     run = next(fact for fact in calm if isinstance(fact, Started) and fact.kind == "granted")
     lease = next(fact for fact in calm if isinstance(fact, LeaseRow) and fact.nonce == run.nonce)
     lost = replace(lease, at=run.at, state="RELEASED", cause="site_revoked")
-    cancelled = TaskRow(run.at, run.task, key_of(calm, run.task), "CANCELLED", 1, 0)
+    cancelled = TaskRow(run.at, run.task, key_of(calm, run.task), "CANCELLED", 1, 0, "d1")
     assert found(after(calm, run, lost, cancelled), f"is CANCELLED while run {run.run} goes on")
 
 
@@ -202,6 +204,11 @@ def test_a_directive_that_nobody_gave_is_seen(calm: list[Fact]) -> None:
 def test_a_submission_that_is_taken_twice_is_seen(calm: list[Fact]) -> None:
     row = first(calm, TaskRow)
     assert found(after(calm, row, replace(row, task="another")), "taken twice")
+
+
+def test_a_task_that_becomes_another_one_is_seen(calm: list[Fact]) -> None:
+    row = first(calm, TaskRow)
+    assert found(after(calm, row, replace(row, digest="another")), "has become another one")
 
 
 def test_a_lease_that_is_offered_again_is_seen(calm: list[Fact]) -> None:
@@ -230,18 +237,44 @@ def test_one_ruling_allows_one_attempt(calm: list[Fact]) -> None:
     row = first(calm, TaskRow)
     second = DirectiveRow(row.at, row.task, 2, "APPROVED", "lease_expired", "ada")
     third = replace(second, next_attempt=3)
-    ruled = Ruled(row.at, row.task, approve=True)
+    ruled = Ruled(row.at, row.task, "ada", approve=True)
     assert not found(after(calm, row, ruled, second), "nobody has")
     assert found(after(calm, row, ruled, second, third), "nobody has APPROVED attempt 3")
     assert not found(after(calm, row, ruled, ruled, second, third), "nobody has")
     assert found(after(calm, row, ruled, replace(second, state="DENIED")), "nobody has DENIED attempt 2")
 
 
+def test_a_ruling_that_is_recorded_in_anothers_name_is_seen(calm: list[Fact]) -> None:
+    row = first(calm, TaskRow)
+    approved = DirectiveRow(row.at, row.task, 2, "APPROVED", "lease_expired", "grace")
+    ruled = Ruled(row.at, row.task, "ada", approve=True)
+    assert found(after(calm, row, ruled, approved), "nobody has APPROVED attempt 2, but it says grace")
+    assert not found(after(calm, row, ruled, replace(ruled, by="grace"), approved), "nobody has")
+
+
+def test_an_adoption_that_is_recorded_in_anothers_name_is_seen(calm: list[Fact]) -> None:
+    row = first(calm, TaskRow)
+    asked = Judged(row.at, "q1", "ada", "adopt")
+    adopted = Judgement(row.at, "d1", "q1", row.task, "adopt", 90, 1, "n1", "ada")
+    denied = DirectiveRow(row.at, row.task, 2, "DENIED", "lease_expired", "ada")
+    words = "has not asked to adopt"
+    assert not found(after(calm, row, asked, adopted, denied), words)
+    assert not found(after(calm, row, asked, adopted, denied), "is DENIED by")
+    for wrong in (replace(asked, by="grace"), replace(asked, action="drop"), replace(asked, quarantine="q2")):
+        assert found(after(calm, row, wrong, adopted), words)
+    assert found(after(calm, row, asked, adopted, replace(denied, by="grace")), "is DENIED by grace, who adopted")
+    assert found(after(calm, row, replace(asked, action="drop"), replace(adopted, action="refuse")), words)
+    assert not found(after(calm, row, replace(adopted, action="expire", by="policy: retention")), words)
+
+
 def test_a_ruling_that_names_a_directive_is_about_no_other(calm: list[Fact]) -> None:
     row = first(calm, TaskRow)
     second = DirectiveRow(row.at, row.task, 2, "APPROVED", "lease_expired", "ada")
     third = replace(second, next_attempt=3)
-    named, whichever = Ruled(row.at, row.task, approve=True, next_attempt=2), Ruled(row.at, row.task, approve=True)
+    named, whichever = (
+        Ruled(row.at, row.task, "ada", approve=True, next_attempt=2),
+        Ruled(row.at, row.task, "ada", approve=True),
+    )
     assert found(after(calm, row, named, third), "nobody has APPROVED attempt 3")
     assert not found(after(calm, row, whichever, named, second, third), "nobody has")
 
@@ -252,7 +285,7 @@ def test_a_client_that_is_told_of_a_loss_is_seen(calm: list[Fact]) -> None:
 
 
 def test_a_client_that_is_told_another_failure_is_seen() -> None:
-    task = TaskRow(1, "t1", "k1", "FAILED", 0, 0)
+    task = TaskRow(1, "t1", "k1", "FAILED", 0, 0, "d1")
     failed = ResultRow(1, "t1", 1, 1, "w1", "n1", '{"message": "it broke"}', final=True)
     told = Outcome(2, "k1", "t1", "FAILED", "task t1 failed: it broke")
     assert outcome_problems(told, task, failed) == []

@@ -290,6 +290,8 @@ class Checker:
         before = self._tasks.get(fact.task)
         if before is not None and before.state in OVER and before.state != fact.state:
             self._problem(fact, f"task {fact.key} went from {before.state} to {fact.state}")
+        if before is not None and (before.key, before.digest) != (fact.key, fact.digest):
+            self._problem(fact, f"task {before.key} has become another one")
         self._tasks[fact.task] = fact
         if before is None and self._of_key.setdefault(fact.key, fact.task) != fact.task:
             self._problem(fact, f"{fact.key} was taken twice")
@@ -328,8 +330,6 @@ class Checker:
             self._problem(fact, f"the directive for attempt {fact.next_attempt} does not say why, or by whom")
         if fact.state == "APPROVED" and fact.by.startswith("policy"):
             self._check_budget(fact)
-        elif fact.state == "DENIED" and self._files.adopted(fact.task):
-            return  # in the name of who has adopted a late result instead
         elif fact.state != "PENDING":
             self._people.decided(fact)
 

@@ -84,10 +84,6 @@ class FileChecker:
             case _:
                 return
 
-    def adopted(self, task: str) -> bool:
-        """Whether a late result of the task was adopted."""
-        return any(adopted == task for adopted, _ in self.adoptions)
-
     def excuses(self, result: ResultRow, lease: LeaseRow) -> bool:
         """Whether a good result had to become a failure, because of its files."""
         if "outputs_damaged" in result.value:

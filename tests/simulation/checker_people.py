@@ -1,4 +1,4 @@
-"""The checker's part that is about people: what they have decided, and what they are told.
+"""The checker's part that is about people: what they have decided, in whose name, and what they are told.
 
 A ruling of a person is one decision: it allows one further attempt, or denies one, however often the request that says
 so is repeated. Whoever names a directive has decided about that one and no other.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from tests.simulation.history import Outcome, Ruled
+from tests.simulation.history import Judged, Judgement, Outcome, Ruled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,6 +24,9 @@ class PeopleChecker:
         self._problem = problem
         self._rulings: list[Ruled] = []
         """Those that nothing has followed from yet."""
+        self._wanted: set[tuple[str, str, str]] = set()
+        """Rejected results, what somebody wanted of each, and who."""
+        self._adopters: dict[str, str] = {}
         self._outcomes: list[Outcome] = []
 
     def see(self, fact: Fact) -> None:
@@ -31,18 +34,36 @@ class PeopleChecker:
         match fact:
             case Ruled():
                 self._rulings.append(fact)
+            case Judged():
+                self._wanted.add((fact.quarantine, fact.action, fact.by))
+            case Judgement():
+                self._judged(fact)
             case Outcome():
                 self._outcomes.append(fact)
             case _:
                 return
 
+    def _judged(self, fact: Judgement) -> None:
+        """A result is adopted or dropped, or was refused its adoption, in the name of who wanted that."""
+        if fact.action == "expire":
+            return
+        wanted = "adopt" if fact.action == "refuse" else fact.action
+        if (fact.quarantine, wanted, fact.by) not in self._wanted:
+            self._problem(fact, f"{fact.by} has not asked to {wanted} the result of fence {fact.of_fence}")
+        if fact.action == "adopt":
+            self._adopters[fact.task] = fact.by
+
     def decided(self, fact: DirectiveRow) -> None:
-        """A directive says that a person has decided it, which uses up a ruling."""
-        wanted = (fact.task, fact.state == "APPROVED")
+        """A directive says that a person has decided it, which uses up a ruling; an adoption is another decision."""
+        if fact.state == "DENIED" and fact.task in self._adopters:
+            if self._adopters[fact.task] != fact.by:
+                self._problem(fact, f"attempt {fact.next_attempt} is DENIED by {fact.by}, who adopted nothing")
+            return
+        wanted = (fact.task, fact.by, fact.state == "APPROVED")
         mine = [
             each
             for each in self._rulings
-            if (each.task, each.approve) == wanted and each.next_attempt in {0, fact.next_attempt}
+            if (each.task, each.by, each.approve) == wanted and each.next_attempt in {0, fact.next_attempt}
         ]
         if not mine:
             self._problem(fact, f"nobody has {fact.state} attempt {fact.next_attempt}, but it says {fact.by}")

@@ -5,7 +5,7 @@ Real here: `Session`, `Exchange`, `Tracker` and `Handle`; only the thread that w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, cast, final
@@ -17,8 +17,8 @@ from tenure.client.exchange import Identity
 from tenure.client.handle import Handle, Ties
 from tenure.client.session import Session, Wiring
 from tenure.errors import BrokerError, TaskAbandoned, TaskCancelled, TaskFailed, TaskLost, TenureError
-from tenure.protocol.client_messages import Cancel, Decide, DrainWorker, Item, Submit
-from tests.simulation.history import Outcome, Ruled
+from tenure.protocol.client_messages import Adopt, Cancel, Decide, DrainWorker, Drop, Item, Submit
+from tests.simulation.history import Judged, Outcome, Ruled
 from tests.simulation.hosts import Process
 from tests.simulation.network import unreachable
 
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 _READ_MS: Final = 500
 _WATCH_MS: Final = 2_000
 _PATIENCE_MS: Final = 600_000
+PEOPLE: Final = ("ada", "grace")
+"""Who asks, now one and now the other: what is recorded about a decision must name the one who has made it."""
 _STATES: Final[dict[type[TenureError], str]] = {
     TaskFailed: "FAILED",
     TaskLost: "LOST",
@@ -80,8 +82,8 @@ class ClientProcess(Process):
         self.dice = dice
         self.history = history
         wiring = Wiring(lambda _: cast("ClientBroker", GuardedClientBroker(self)), host.clock, dice)
-        identity = Identity(name, "main", "ada", patience_ms=_PATIENCE_MS, resend_ms=1_000)
-        self.session = Session(wiring, identity, watch_ms=_WATCH_MS)
+        self.identity = Identity(name, "main", PEOPLE[0], patience_ms=_PATIENCE_MS, resend_ms=1_000)
+        self.session = Session(wiring, self.identity, watch_ms=_WATCH_MS)
         self.session._thread = Thread()  # never started: the simulation takes the steps
         self.handles: dict[str, Handle[Any]] = {}
         """By key."""
@@ -113,18 +115,30 @@ class ClientProcess(Process):
         """Cancel a task, if its id is known."""
         handle = self.handles.get(key)
         if handle is not None and handle.task_id:
-            self.history.add(Ruled(self.engine.now, handle.task_id, approve=False))
+            by = self._somebody()
+            self.history.add(Ruled(self.engine.now, handle.task_id, by, approve=False))
             self._ask(Cancel(task_ids=(handle.task_id,)))
 
     def decide(self, task_id: str, *, approve: bool, named: tuple[str, int] | None) -> None:
         """Decide about what was lost: about a directive that was looked at, or about whichever is pending."""
         name, next_attempt = named or (task_id, 0)
-        self.history.add(Ruled(self.engine.now, task_id, approve, next_attempt))
+        self.history.add(Ruled(self.engine.now, task_id, self._somebody(), approve, next_attempt))
         self._ask(Decide(directives=(name,), approve=approve))
+
+    def judge(self, ask: Adopt | Drop) -> None:
+        """Decide about a rejected result."""
+        self.history.add(Judged(self.engine.now, ask.quarantine_id, self._somebody(), ask.kind))
+        self._ask(ask)
 
     def drain(self, worker_id: str) -> None:
         """Ask a worker to leave."""
         self._ask(DrainWorker(worker_id=worker_id))
+
+    def _somebody(self) -> str:
+        """Whose name all requests carry from now on."""
+        person = self.dice.pick(PEOPLE)
+        self.session._exchange._identity = replace(self.identity, principal=person)
+        return person
 
     def _ask(self, ask: Ask, on_reply: Callable[[Reply], None] | None = None) -> None:
         future = self.session.post(ask, on_reply)

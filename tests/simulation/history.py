@@ -115,6 +115,7 @@ class TaskRow(Fact):
     state: str
     lost: int
     failed: int
+    digest: str
 
 
 @final
@@ -189,6 +190,7 @@ class ResultRow(Fact):
 class Quarantined(Fact):
     """A commit kept a rejected result as evidence."""
 
+    quarantine: str
     task: str
     fence: int
     worker: str
@@ -222,6 +224,7 @@ class Judgement(Fact):
     fence: int
     of_fence: int
     nonce: str
+    by: str = ""
 
 
 @final
@@ -269,9 +272,20 @@ class Ruled(Fact):
     """A person ruled about what was lost; whoever cancels allows no further attempt."""
 
     task: str
+    by: str
     approve: bool
     next_attempt: int = 0
     """Which directive was named; 0 for whichever of the task is pending."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Judged(Fact):
+    """A person wanted a rejected result adopted, or dropped."""
+
+    quarantine: str
+    by: str
+    action: str
 
 
 @final

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from tests.simulation.history import (
     ArtifactRow,
@@ -25,22 +25,37 @@ if TYPE_CHECKING:
 
 Row = tuple[Any, ...]
 
-_TASKS: Final = "SELECT task_id, idempotency_key, state, lost_count, failed_count FROM task"
+_TASKS: Final = (
+    "SELECT task_id, idempotency_key, state, lost_count, failed_count, digest, envelope, principal FROM task"
+)
 _LEASES: Final = """
 SELECT task_id, fence, attempt, state, COALESCE(worker_id, ''), COALESCE(nonce, ''), COALESCE(cause, ''), start,
-       site_id
+       site_id, attempt, start, digest, ttl_ms, offered_at_ms
 FROM lease
 """
 _SITES: Final = "SELECT site_id, state FROM site"
-_DIRECTIVES: Final = (
-    "SELECT task_id, next_attempt, state, reason, COALESCE(decided_by, ''), directive_id FROM directive"
-)
-_RESULTS: Final = "SELECT task_id, fence, attempt, worker_id, nonce, COALESCE(value, failure), 1 FROM result"
-_FAILED: Final = "SELECT task_id, fence, attempt, '', '', failure, 0 FROM failed_attempt"
-_QUARANTINE: Final = "SELECT task_id, fence, worker_id, reason FROM quarantine"
-_ARTIFACTS: Final = "SELECT task_id, fence, kind, ordinal, state, manifest, place_fence, nonce FROM artifact"
+_DIRECTIVES: Final = """
+SELECT task_id, next_attempt, state, reason, COALESCE(decided_by, ''), directive_id,
+       directive_id, attempt, fence, reason, created_at_ms
+FROM directive
+"""
+_RESULTS: Final = """
+SELECT task_id, fence, attempt, worker_id, nonce, COALESCE(value, failure), 1, value IS NULL, outputs, accepted_at_ms
+FROM result
+"""
+_FAILED: Final = "SELECT task_id, fence, attempt, '', '', failure, 0, accepted_at_ms FROM failed_attempt"
+_QUARANTINE: Final = """
+SELECT quarantine_id, task_id, fence, worker_id, reason, attempt, site_id, nonce, report, outputs, received_at_ms
+FROM quarantine
+"""
+_ARTIFACTS: Final = """
+SELECT task_id, fence, kind, ordinal, state, manifest, place_fence, nonce,
+       manifest, place_fence, nonce, attempt, name, size
+FROM artifact
+"""
 _DECISIONS: Final = """
-SELECT d.decision_id, d.quarantine_id, d.task_id, d.action, COALESCE(d.fence, 0), q.fence, q.nonce
+SELECT d.decision_id, d.quarantine_id, d.task_id, d.action, COALESCE(d.fence, 0), q.fence, q.nonce, d.decided_by,
+       d.note, d.decided_at_ms
 FROM quarantine_decision d JOIN quarantine q ON q.quarantine_id = d.quarantine_id
 """
 _UNDECIDED: Final = """
@@ -49,18 +64,30 @@ SELECT quarantine_id FROM quarantine q WHERE NOT EXISTS (
 ORDER BY quarantine_id
 """
 
-_READ: Final[tuple[tuple[str, str, int, Callable[..., Fact]], ...]] = (
-    ("lease", _LEASES, 2, LeaseRow),
-    ("quarantine_decision", _DECISIONS, 1, Judgement),
-    ("directive", _DIRECTIVES, 2, DirectiveRow),
-    ("result", _RESULTS, 2, ResultRow),
-    ("failed_attempt", _FAILED, 2, ResultRow),
-    ("quarantine", _QUARANTINE, 4, Quarantined),
-    ("artifact", _ARTIFACTS, 4, ArtifactRow),
-    ("task", _TASKS, 1, TaskRow),
-    ("site", _SITES, 1, SiteRow),
+
+@final
+class _Table(NamedTuple):
+    """A table: its columns from `fixed` on never change, and the first ones are the key and the fact."""
+
+    name: str
+    query: str
+    key: int
+    fact: Callable[..., Fact]
+    columns: int
+    fixed: int
+
+
+_READ: Final = (
+    _Table("lease", _LEASES, 2, LeaseRow, 9, 9),
+    _Table("quarantine_decision", _DECISIONS, 1, Judgement, 8, 0),
+    _Table("directive", _DIRECTIVES, 2, DirectiveRow, 6, 6),
+    _Table("result", _RESULTS, 2, ResultRow, 7, 0),
+    _Table("failed_attempt", _FAILED, 2, ResultRow, 7, 0),
+    _Table("quarantine", _QUARANTINE, 1, Quarantined, 5, 0),
+    _Table("artifact", _ARTIFACTS, 4, ArtifactRow, 8, 8),
+    _Table("task", _TASKS, 1, TaskRow, 6, 5),
+    _Table("site", _SITES, 1, SiteRow, 2, 2),
 )
-"""Table, query, how many columns are the key, and what a new row is as a fact."""
 
 
 @final
@@ -69,7 +96,7 @@ class Records:
 
     def __init__(self, history: History) -> None:
         self.history = history
-        self._known: dict[str, dict[Row, Row]] = {name: {} for name, *_ in _READ}
+        self._known: dict[str, dict[Row, Row]] = {table.name: {} for table in _READ}
         self._changes = (0, -1)
         self.undecided: list[str] = []
         """Rejected results that nobody has decided about."""
@@ -82,20 +109,25 @@ class Records:
         if changes == self._changes:
             return
         self._changes = changes
-        now = self.history.engine.now
         self.undecided = [str(row[0]) for row in connection.execute(_UNDECIDED)]
-        for table, query, key_columns, fact in _READ:
-            known = self._known[table]
-            rows = connection.execute(query).fetchall()
+        for table in _READ:
+            known = self._known[table.name]
+            rows = connection.execute(table.query).fetchall()
             for row in rows:
-                key = row[:key_columns]
-                if known.get(key) != row:
-                    known[key] = row
-                    self.history.add(fact(now, *row))
-                    if self.revoked is not None and table == "site" and row[1] == "REVOKED":
-                        self.revoked(row[0])
+                before = known.get(row[: table.key])
+                if before != row:
+                    known[row[: table.key]] = row
+                    self._changed(table, before, row)
             if len(rows) < len(known):
-                self._missing(table, known, {row[:key_columns] for row in rows})
+                self._missing(table.name, known, {row[: table.key] for row in rows})
+
+    def _changed(self, table: _Table, before: Row | None, row: Row) -> None:
+        now = self.history.engine.now
+        if before is not None and before[table.fixed :] != row[table.fixed :]:
+            self.history.add(Broken(now, f"a row of {table.name} has changed: {row[: table.key]}"))
+        self.history.add(table.fact(now, *row[: table.columns]))
+        if self.revoked is not None and table.name == "site" and row[1] == "REVOKED":
+            self.revoked(row[0])
 
     def task_states(self) -> dict[str, str]:
         """The state of every task."""

@@ -114,12 +114,13 @@ class World:
         process.published = self.faults.people.note
         self.coordinator = process
         if self.coordinators > 1 and not self.quiet and self.profile.has("coordinator_crash") and self.dice.chance(400):
-            process.crash_in = self.dice.between(1, 16)  # on its way up, too
+            process.crash_soon(16)  # on its way up, too
         process.start()
 
     def take_over(self, stale: CoordinatorProcess) -> None:
         """Start another coordinator beside one that stands still."""
         if stale.alive and stale is self.coordinator:
+            self.history.fault("stale_coordinator", f"c{self.coordinators}")
             stale.break_lock()
             self.coordinator = None
             self.start_coordinator()
@@ -284,7 +285,7 @@ class World:
         """Somebody decides about a rejected result."""
         if self.records.undecided:
             name = self.dice.pick(self.records.undecided)
-            self._ask(Adopt(quarantine_id=name) if self.dice.chance(800) else Drop(quarantine_id=name))
+            self.client.judge(Adopt(quarantine_id=name) if self.dice.chance(800) else Drop(quarantine_id=name))
 
     def _ask(self, ask: Ask) -> None:
         self.client._ask(ask)
