@@ -32,6 +32,7 @@ class PeopleFaults:
         self.seen: dict[EntryId, Assignment] = {}
         """Assignments that were once in a stream."""
         self._twins = 0
+        self._revoked: set[str] = set()
 
     def table(self) -> dict[str, Callable[[], str]]:
         """The strikes by name."""
@@ -88,18 +89,28 @@ class PeopleFaults:
         return seat.worker_id
 
     def _revoke(self) -> str:
-        """Somebody throws a site out; that of a liar as well."""
-        site = NORTH if self.dice.chance(600) else SITE
-        self.world.client._ask(Revoke(holder="site", name=site, reason="it is not ours any more"))
-        return site
+        """Somebody asks to throw a site out where anybody is, be it a liar; it has struck when that is done."""
+        inhabited = [NORTH] if self._is_honest(NORTH) else []
+        inhabited += [SITE] if self.world.profile.has("liar") else []
+        left = [site for site in inhabited if site not in self._revoked]
+        if left:
+            name = self.dice.pick(left)
+            self.world.client._ask(Revoke(holder="site", name=name, reason="it is not ours any more"))
+        return ""
+
+    def _is_honest(self, site: str) -> bool:
+        return any(seat.site == site for seat in self.world.seats)
 
     def revoked(self, site: str) -> None:
         """The broker lets a site in no more soon after the coordinator has thrown it out; sometimes later."""
         network = self.world.network
+        self._revoked.add(site)
+        self.world.history.fault("site_revoked", site)
         if self.dice.chance(600):
             network.bar(site)
             return
-        self.world.history.fault("let_in_longer", site)
+        if self._is_honest(site):
+            self.world.history.fault("let_in_longer", site)
         self.world.engine.after(self.dice.between(50, 2_500), partial(network.bar, site))
 
     def _client_crash(self) -> str:
