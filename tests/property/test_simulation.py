@@ -14,9 +14,10 @@ from tenure.broker.base import Readers, Stream
 from tenure.broker.keys import Keys
 from tenure.broker.memory_store import MemoryStore
 from tenure.errors import StreamMissing
-from tests.simulation.campaign import Folders, quiet_logs, run_seed
-from tests.simulation.checker import check
+from tests.simulation.campaign import STARTS, Folders, Tally, quiet_logs, run_seed
+from tests.simulation.checker import Checker, check
 from tests.simulation.engine import Engine
+from tests.simulation.executions import NORTH
 from tests.simulation.groups import lose_group
 from tests.simulation.history import (
     Answered,
@@ -38,14 +39,17 @@ from tests.simulation.history import (
     render,
 )
 from tests.simulation.hosts import HostClock
+from tests.simulation.liar import SITE as LIARS
 from tests.simulation.network import Server
-from tests.simulation.profile import KINDS
-from tests.simulation.world import Plan
+from tests.simulation.profile import CRASH_POINTS, KINDS
+from tests.simulation.world import Plan, World
 
 F = TypeVar("F", bound=Fact)
 
 CALM = Plan(0, frozenset(KINDS))
 """A history without faults."""
+SEARCH = Plan(0)
+"""Histories with any faults."""
 
 
 @pytest.fixture(scope="module")
@@ -136,6 +140,92 @@ def test_groups_that_are_lost_are_met_and_come_back(folders: Folders) -> None:
     assert [problems for _, problems in struck if problems] == []
     met = {fact.detail for facts, _ in struck for fact in facts if isinstance(fact, Fault) and fact.kind == "no_group"}
     assert {"assignments", "inbox"} <= met
+
+
+def struck(facts: Sequence[Fact], kind: str) -> list[str]:
+    return [fact.detail for fact in facts if isinstance(fact, Fault) and fact.kind == kind]
+
+
+@pytest.mark.parametrize("kind", ["evicted_heartbeat", "group_lost", "stream_deleted"])
+def test_what_is_not_there_is_not_struck(folders: Folders, kind: str) -> None:
+    world = World(CALM, folders.fresh())
+    assert world.faults.broker.table()[kind]() == ""
+
+
+def test_a_site_is_thrown_out_only_where_anybody_is(folders: Folders) -> None:
+    for seed in range(20):
+        world = World(Plan(seed, only=("site_revoked",)), folders.fresh())
+        requests: list[object] = []
+        world.client._ask = requests.append  # type: ignore[method-assign, assignment]
+        world.faults.people.table()["site_revoked"]()
+        assert len(requests) == any(seat.site == NORTH for seat in world.seats)
+
+
+@pytest.mark.parametrize("site", [NORTH, LIARS])
+def test_only_honest_workers_that_are_let_in_longer_void_anything(folders: Folders, site: str) -> None:
+    voided: set[bool] = set()
+    for seed in range(20):
+        world = World(Plan(seed, only=("site_revoked", "liar")), folders.fresh())
+        world.faults.people.revoked(site)
+        is_honest = any(seat.site == site for seat in world.seats)
+        assert is_honest or not struck(world.history.facts, "let_in_longer")
+        voided.add(bool(struck(world.history.facts, "let_in_longer")))
+    assert voided == ({True, False} if site == NORTH else {False})
+
+
+@pytest.mark.parametrize("kind", ["coordinator_crash", "stale_coordinator"])
+def test_a_coordinator_counts_as_struck_when_another_follows_it(folders: Folders, kind: str) -> None:
+    followed = 0
+    for seed in range(8):
+        world = World(Plan(seed, only=(kind,)), folders.fresh())
+        facts = world.run()
+        assert len(struck(facts, kind)) == world.coordinators - 1
+        followed += world.coordinators - 1
+    assert followed
+
+
+def test_an_agent_counts_as_struck_when_it_is_killed(folders: Folders) -> None:
+    killed = 0
+    for seed in range(8):
+        world = World(Plan(seed, only=("agent_crash",)), folders.fresh())
+        assert world.faults._table()["agent_crash"]() == ""
+        crashes = len(struck(world.run(), "agent_crash"))
+        assert crashes <= len(world.profile.strikes)
+        killed += crashes
+    assert killed
+
+
+def test_a_long_run_fails_when_nothing_was_learned_of_something() -> None:
+    everything = Tally(seeds=2_000)
+    everything.seen.update(f"fault     {kind}" for kind in KINDS)
+    everything.seen.update(f"no group  of {what}" for what in ("assignments", "inbox", "rpc"))
+    everything.killed.update(CRASH_POINTS)
+    everything.judged.update((what, kind, True) for what in ("executions", "pairs") for kind in STARTS)
+    assert list(everything.unlearned(SEARCH)) == []
+    for counter, key, said in [
+        (everything.seen, "fault     twin", "twin never struck"),
+        (everything.seen, "no group  of rpc", "nobody met a lost group of rpc"),
+        (everything.killed, "after publish", "no coordinator was killed after publish"),
+    ]:
+        del counter[key]
+        assert said in list(everything.unlearned(SEARCH))
+    everything.judged["pairs", "exclusive", True] = 0
+    assert "no pairs of exclusive tasks were judged by the rule of overlaps" in list(everything.unlearned(SEARCH))
+    everything.seeds = 1_999
+    assert list(everything.unlearned(SEARCH)) == ["twin never struck"]
+
+
+def test_what_the_rule_of_overlaps_has_judged_is_counted(calm: list[Fact]) -> None:
+    run = first(calm, Started)
+    again = replace(run, run=9_999, fence=run.fence + 100)
+    for void, is_judged in ((), True), ((Fault(0, "false_end"),), False):
+        checker = Checker()
+        checker.check([*void, *after(calm, run, again, Ended(run.at + 1, 9_999, "value", ""))])
+        executions = sum(isinstance(fact, Started) for fact in calm) + 1
+        counts = [sum(checker.judged[what, kind, is_judged] for kind in STARTS) for what in ("executions", "pairs")]
+        assert counts[0] == executions
+        assert checker.judged["pairs", run.kind, is_judged] >= 1
+        assert not any(checker.judged[what, kind, not is_judged] for what in ("executions", "pairs") for kind in STARTS)
 
 
 # --- what the checker sees -----------------------------------------------------------------------

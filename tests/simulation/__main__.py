@@ -90,9 +90,11 @@ def _search(plan: Plan, seeds: int, processes: int | None) -> int:
             _say(f"  {tally.seeds} histories, {len(tally.failed)} failed")
     took_s = time.perf_counter() - began  # noqa: TID251 - same
     _table(tally)
-    unseen = [kind for kind in plan.only or KINDS if not tally.seen[f"fault     {kind}"]]
-    if unseen and seeds >= _NEVER_STRUCK_FROM:
-        _say(f"These faults never struck, so nothing was learned about them: {', '.join(unseen)}")
+    for line in tally.figures():
+        _say(f"  {line}")
+    unlearned = list(tally.unlearned(plan)) if seeds >= _NEVER_STRUCK_FROM else []
+    if unlearned:
+        _say(f"Nothing was learned here: {'; '.join(unlearned)}")
     _say(
         f"{tally.seeds} histories in {took_s:.0f} s ({tally.seeds / took_s:.1f} a second), "
         f"{tally.attempts} executions ({tally.attempts / took_s:.0f} a second), "
@@ -100,7 +102,7 @@ def _search(plan: Plan, seeds: int, processes: int | None) -> int:
     )
     for seed in sorted(tally.failed)[:3]:
         _explain(replace(plan, seed=seed))
-    return 1 if tally.failed or (unseen and seeds >= _NEVER_STRUCK_FROM) else 0
+    return 1 if tally.failed or unlearned else 0
 
 
 def _first_failure(base: int, seeds: int) -> int:

@@ -281,6 +281,7 @@ class Agent(Process):
         if self.crash_in:
             self.crash_in -= 1
             if not self.crash_in:
+                self.history.fault("agent_crash", self.seat.worker_id)
                 self.crash()
                 self.seat.restart_after(self.dice.between(50, 3_000))
         return not self.alive

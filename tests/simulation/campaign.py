@@ -14,16 +14,17 @@ import tempfile
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, final
 
 from tenure.coordinator.store.database import Database
-from tests.simulation.checker import check
+from tests.simulation.checker import Checker, check
 from tests.simulation.executions import NORTH
 from tests.simulation.history import Answered, DirectiveRow, Fault, LeaseRow, Outcome, Quarantined, Started
 from tests.simulation.liar import SITE
+from tests.simulation.profile import CRASH_POINTS, KINDS
 from tests.simulation.world import Plan, World
 
 if TYPE_CHECKING:
@@ -33,8 +34,12 @@ if TYPE_CHECKING:
 
 _LARGEST_CHUNK: Final = 200
 _SMALLEST_CHUNK: Final = 20
-_FOLLOWED: Final = MappingProxyType({"killed": "killed    ", "no_group": "no group  of "})
-"""What came of strikes, and is counted by its detail."""
+_COUNTED_FROM: Final = 2_000
+"""From this many seeds on, what is told in figures must all have happened."""
+_GROUPS: Final = ("assignments", "inbox", "rpc")
+_JUDGED: Final = ("executions", "pairs")
+STARTS: Final = ("claimed", "granted", "exclusive")
+"""How tasks start; see `TaskPlan`."""
 
 
 @final
@@ -46,7 +51,37 @@ class Tally:
     attempts: int = 0
     simulated_ms: int = 0
     seen: Counter[str] = field(default_factory=Counter[str])
+    killed: Counter[str] = field(default_factory=Counter[str])
+    """How often the coordinator was killed at which point."""
+    judged: Counter[tuple[str, str, bool]] = field(default_factory=Counter[tuple[str, str, bool]])
+    """See `Checker.judged`."""
     failed: dict[int, list[str]] = field(default_factory=dict[int, list[str]])
+
+    def unlearned(self, plan: Plan) -> Iterator[str]:
+        """What a long run should have shown, and this one has not."""
+        for kind in plan.only or KINDS:
+            if kind not in plan.without and not self.seen[f"fault     {kind}"]:
+                yield f"{kind} never struck"
+        if not (plan.only or plan.without) and self.seeds >= _COUNTED_FROM:
+            yield from (what for what, count in self._counts().items() if not count)
+
+    def _counts(self) -> dict[str, int]:
+        """What is counted, by what is to be said when there was none of it."""
+        killed = {f"no coordinator was killed {point}": self.killed[point] for point in CRASH_POINTS}
+        met = {f"nobody met a lost group of {what}": self.seen[f"no group  of {what}"] for what in _GROUPS}
+        judged = {
+            f"no {what} of {kind} tasks were judged by the rule of overlaps": self.judged[what, kind, True]
+            for what, kind in product(_JUDGED, STARTS)
+        }
+        return killed | met | judged
+
+    def figures(self) -> Iterator[str]:
+        """Where the coordinator was killed, and how many executions, and pairs of one task, could be judged."""
+        if self.killed:
+            yield "killed: " + ", ".join(f"{count} {point}" for point, count in self.killed.most_common())
+        for what in _JUDGED:
+            kinds = [f"{kind} {self.judged[what, kind, True]}/{self.judged[what, kind, False]}" for kind in STARTS]
+            yield f"{what} judged/voided by the rule of overlaps: {', '.join(kinds)}"
 
     def add(self, other: Tally) -> None:
         """Take in what happened in others."""
@@ -54,6 +89,8 @@ class Tally:
         self.attempts += other.attempts
         self.simulated_ms += other.simulated_ms
         self.seen.update(other.seen)
+        self.killed.update(other.killed)
+        self.judged.update(other.judged)
         self.failed.update(other.failed)
 
     def note(self, facts: Sequence[Fact]) -> None:
@@ -63,6 +100,8 @@ class Tally:
         for fact in facts:
             if isinstance(fact, Started):
                 self.attempts += 1
+            if isinstance(fact, Fault) and fact.kind == "coordinator_crash":
+                self.killed[fact.detail] += 1
             name = _name(fact)
             if name:
                 self.seen[name] += 1
@@ -72,8 +111,10 @@ def _name(fact: Fact) -> str:
     """Under which name a fact is counted; "" when it is not."""
     name = ""
     match fact:
-        case Fault():
-            name = f"{_FOLLOWED[fact.kind]}{fact.detail}" if fact.kind in _FOLLOWED else f"fault     {fact.kind}"
+        case Fault(kind="no_group"):
+            name = f"no group  of {fact.detail}"
+        case Fault() if fact.kind != "stopped":
+            name = f"fault     {fact.kind}"
         case Answered():
             name = f"answer    {fact.answer} {fact.reason}"
         case LeaseRow() if fact.cause:
@@ -144,12 +185,15 @@ def run_seeds(seeds: Iterable[int], plan: Plan) -> Tally:
     folders = Folders()
     try:
         for seed in seeds:
+            checker = Checker()
             try:
-                facts, problems = run_seed(replace(plan, seed=seed), folders)
+                facts = World(replace(plan, seed=seed), folders.fresh()).run()
+                problems = checker.check(facts)
             except Exception as error:  # noqa: BLE001 - the campaign goes on, and names the seed
                 tally.failed[seed] = [f"the simulation itself broke: {type(error).__name__}: {error}"]
                 continue
             tally.note(facts)
+            tally.judged.update(checker.judged)
             if problems:
                 tally.failed[seed] = problems
     finally:

@@ -21,6 +21,7 @@ from tests.simulation.groups import GroupMissing
 from tests.simulation.history import Broken
 from tests.simulation.hosts import Process
 from tests.simulation.network import unreachable
+from tests.simulation.profile import CRASH_POINTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -39,6 +40,8 @@ UNCLAIMED_MS: Final = 2_500
 _IDLE_MS: Final = 250
 _PAUSE_MS: Final = 250
 _TIMEOUT_MS: Final = 1_000
+_AIMED_PER_MILLE: Final = 700
+"""How often a crash waits for a certain point."""
 
 
 class Crash(BaseException):
@@ -123,6 +126,8 @@ class CoordinatorProcess(Process):
         self.disk_full = False
         self.crash_in = 0
         """At how many more points it is killed; 0 for never."""
+        self.crash_at = ""
+        """Which points count for that; all of them when it is empty."""
         self.stop_in = 0
         """At how many more points it is stopped for `stop_ms`."""
         self.stop_ms = 0
@@ -164,6 +169,11 @@ class CoordinatorProcess(Process):
             self.die()
             return
         self.wake(1)
+
+    def crash_soon(self, longest: int) -> None:
+        """Be killed at one of so many next points, or when a certain one is reached, for many are reached seldom."""
+        self.crash_at = self.dice.pick(CRASH_POINTS) if self.dice.chance(_AIMED_PER_MILLE) else ""
+        self.crash_in = self.dice.pick((1, 1, 2, 4)) if self.crash_at else self.dice.between(1, longest)
 
     def die(self) -> None:
         """Be killed. In the middle of a step, the step unwinds first."""
@@ -237,20 +247,22 @@ class CoordinatorProcess(Process):
 
     def point(self, where: str, *, can_stop: bool = True) -> None:
         """A point at which it can be killed or stopped."""
-        if self.crash_in:
+        if self.crash_in and self.crash_at in {"", where}:
             self.crash_in -= 1
             if not self.crash_in:
-                self.records.history.fault("killed", where)
+                self.records.history.fault("coordinator_crash", where)
                 raise Crash
         if self.stop_in and can_stop:
             self.stop_in -= 1
             if not self.stop_in:
-                self._be_stopped()
+                self._be_stopped(where)
         if not self.alive:
             raise Crash
 
-    def _be_stopped(self) -> None:
+    def _be_stopped(self, where: str) -> None:
         when_stopped, self.when_stopped = self.when_stopped, None
+        kind = "coordinator_pause" if when_stopped is None else "stopped"
+        self.records.history.fault(kind, f"{where} for {self.stop_ms} ms")
         if when_stopped is not None:
             self.engine.after(1, lambda: when_stopped(self))
         self._stand_still(self.stop_ms)

@@ -109,11 +109,11 @@ class Faults:
         process = self.world.coordinator
         if process is None or not process.alive:
             return ""
-        if self.dice.chance(200):
+        if self.dice.chance(100):
             process.die()
             return "between two steps"
-        process.crash_in = self.dice.between(1, 40)
-        return f"in {process.crash_in} points"
+        process.crash_soon(40)
+        return ""  # it strikes when it kills
 
     def _coordinator_pause(self) -> str:
         process = self.world.coordinator
@@ -122,7 +122,7 @@ class Faults:
         duration_ms = self.dice.pick((300, 1_200, 1_500, 1_800, 3_000, 6_000))
         if self.dice.chance(700):
             process.stop_in, process.stop_ms = self.dice.between(1, 40), duration_ms
-            return f"for {duration_ms} ms in {process.stop_in} points"
+            return ""  # it strikes when it stops
         process.pause()
         self.for_a_while(duration_ms, process.go_on)
         return f"for {duration_ms} ms"
@@ -135,7 +135,7 @@ class Faults:
         process.stop_ms = self.dice.between(1_000, 5_000)
         process.stop_in = self.dice.between(1, 40)
         process.when_stopped = self.world.take_over
-        return f"in {process.stop_in} points for {process.stop_ms} ms"
+        return ""  # it strikes when another takes over
 
     def _disk_full(self) -> str:
         process = self.world.coordinator
@@ -158,9 +158,8 @@ class Faults:
         found = self._someone()
         if found is None:
             return ""
-        seat, agent = found
-        agent.crash_in = self.dice.between(1, 6)
-        return f"{seat.worker_id} in {agent.crash_in} actions"
+        found[1].crash_in = self.dice.between(1, 6)
+        return ""  # it strikes when it kills
 
     def _agent_pause(self) -> str:
         found = self._someone()

@@ -46,6 +46,27 @@ LAUNCHER: Final = (
 KINDS: Final = (*COORDINATOR, *WORKER, *NETWORK, *BROKER, *PEOPLE, *LAUNCHER)
 """Every kind of fault, by the name that is used to switch it off."""
 
+CRASH_POINTS: Final = tuple(
+    f"{when} {what}"
+    for what in (
+        "an epoch",
+        "a commit",
+        "ensure_streams",
+        "pending",
+        "post",
+        "publish",
+        "published",
+        "receive",
+        "settle",
+        "sites.heartbeats",
+        "sites.waiting",
+        "state",
+        "unsettled",
+    )
+    for when in ("before", "after")
+)
+"""Where a coordinator must have been killed in a long run; see `coordinator.py`."""
+
 TIMED: Final = frozenset(KINDS) - {"lost_request", "lost_reply", "late", "duplicate", "liar"}
 """Kinds that strike at planned times; the others strike single messages, or are there all the time."""
 
