@@ -14,12 +14,15 @@ from tests.fault.instrument import Findings
 
 _HEAD = (
     "fault", "trials", "runs", "overlaps", "lost", "twice", "unallowed", "false deaths",
-    "noticed p50", "p99", "limit", "serves p50", "p99", "closest", "ran on",
+    "noticed p50", "p99", "limit", "serves p50", "p99", "closest", "ran on", "under way", "from spool",
 )  # fmt: skip
 SERVE_LIMIT_MS = 10_000
 """How long a new task may take to its result once broker and coordinator are there again."""
 WAKINGS = 10
 """How often something has to be woken, one after the other, until a loss is on record or a task has its result."""
+_COUNTS = (
+    "executions", "overlaps", "lost", "duplicates", "unallowed", "false_deaths", "under_way", "from_spool",
+)  # fmt: skip
 _BEGIN = "<!-- figures -->"
 _END = "<!-- end of figures -->"
 
@@ -46,6 +49,10 @@ class Figures:
     closest_ms: float | None = None
     ran_on_ms: float | None = None
     """The longest time that something ran on after its suspended host had woken."""
+    under_way: int | None = None
+    """Trials in which the outage began before the result was accepted, so that it had to go through it."""
+    from_spool: int | None = None
+    """Trials whose result was in the spool of a host that was rebooted, and nowhere else."""
     delay_ms: float = 0
     """How late processes were woken meanwhile, because the machine had other things to do."""
 
@@ -63,10 +70,15 @@ class Figures:
         """Count executions that were given up although their worker was alive; 0 says that there was none."""
         self.false_deaths = _sum(self.false_deaths, count)
 
+    def add_outage(self, *, under_way: bool, from_spool: bool | None) -> None:
+        """Count what one trial's result went through; None where there is no reboot."""
+        self.under_way = _sum(self.under_way, under_way)
+        self.from_spool = _sum(self.from_spool, from_spool)
+
     def merge(self, other: "Figures") -> None:
         """Take in what another test measured under the same fault."""
         self.trials += other.trials
-        for name in ("executions", "overlaps", "lost", "duplicates", "unallowed", "false_deaths"):
+        for name in _COUNTS:
             setattr(self, name, _sum(getattr(self, name), getattr(other, name)))
         self.notice_limit_ms = max(self.notice_limit_ms, other.notice_limit_ms)
         self.notice_ms += other.notice_ms
@@ -151,15 +163,7 @@ def into_page(everything: Sequence[Figures], page: Path) -> None:
 
 
 def _row(figures: Figures) -> tuple[str, ...]:
-    counts = (
-        figures.trials,
-        figures.executions,
-        figures.overlaps,
-        figures.lost,
-        figures.duplicates,
-        figures.unallowed,
-        figures.false_deaths,
-    )
+    counts = [figures.trials, *(getattr(figures, name) for name in _COUNTS)]
     times = (
         percentile(figures.notice_ms, 50),
         percentile(figures.notice_ms, 99),
@@ -170,7 +174,8 @@ def _row(figures: Figures) -> tuple[str, ...]:
         figures.ran_on_ms,
     )
     seconds = ["-" if time is None else f"{time / 1000:.2f} s" for time in times]
-    return (figures.fault, *("-" if count is None else str(count) for count in counts), *seconds)
+    numbers = ["-" if count is None else str(count) for count in counts]
+    return (figures.fault, *numbers[:-2], *seconds, *numbers[-2:])
 
 
 if __name__ == "__main__":

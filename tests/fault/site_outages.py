@@ -236,10 +236,18 @@ def of_coordinator(labs: Labs) -> list[Outage]:
 
 def wait_for_spool(lab: Lab, task_id: str) -> None:
     """Wait until the site has put the result of a task where it survives a reboot, or has been rid of it before."""
-    records = Records(lab.fleet.database)
 
     def is_safe() -> bool:
-        accepted = records.count("SELECT COUNT(*) FROM result WHERE task_id = ?", task_id)
-        return accepted > 0 or task_id in lab.spool.read_text()
+        return is_accepted(lab, task_id) or is_spooled(lab, task_id)
 
     wait_until(is_safe, f"{lab.name} has spooled the result of {task_id}", PATIENCE_S)
+
+
+def is_accepted(lab: Lab, task_id: str) -> bool:
+    """Whether the result of a task is on record."""
+    return Records(lab.fleet.database).count("SELECT COUNT(*) FROM result WHERE task_id = ?", task_id) > 0
+
+
+def is_spooled(lab: Lab, task_id: str) -> bool:
+    """Whether the site keeps the result of a task where it survives a reboot."""
+    return task_id in lab.spool.read_text()

@@ -14,11 +14,15 @@ from random import Random
 import pytest
 
 from tests import fixtures_fleet_handlers as handlers
+from tests.fault.figures import Figures
 from tests.fault.instrument import Records, check
 from tests.fault.site_outages import (
     PATIENCE_S,
+    Lab,
     Labs,
     Outage,
+    is_accepted,
+    is_spooled,
     of_broker,
     of_coordinator,
     of_site,
@@ -32,6 +36,9 @@ from tests.waiting import wait_until
 
 LEASE = "3d"
 """As long as an instrument runs without anybody at it."""
+MANY = 20
+"""So many trials of one outage cannot all have begun when the result was accepted already."""
+UNTOUCHED = "untouched"
 KINDS = {
     "valkey": (),  # loses everything when it is killed
     "redis7": ("--appendonly", "yes", "--appendfsync", "everysec"),  # keeps what is older than a second
@@ -58,6 +65,32 @@ class Plan:
         return f"sites: {sites}, broker {self.broker.name}, coordinator {self.coordinator.name}"
 
 
+@dataclass
+class Passage:
+    """One task's way through the outage of its site."""
+
+    lab: Lab
+    outage: Outage
+    task_id: str = ""
+    under_way: bool = False
+    """Whether the outage had begun, and the result was not accepted yet."""
+    from_spool: bool | None = None
+    """Whether the result was in the spool alone when the host was rebooted."""
+
+    def note_begin(self, begun: Outage) -> None:
+        if begun is self.outage:
+            self.under_way = not is_accepted(self.lab, self.task_id)
+
+    def note_reboot(self) -> None:
+        """To be called before the end of an outage that reboots the host."""
+        self.from_spool = is_spooled(self.lab, self.task_id) and not is_accepted(self.lab, self.task_id)
+
+    def count(self, figures: Figures) -> None:
+        """Put it into the figures; where nothing happens nothing is gone through."""
+        if self.outage.name != UNTOUCHED:
+            figures.add_outage(under_way=self.under_way, from_spool=self.from_spool)
+
+
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_site_that_returns_within_its_lease_yields_one_result_and_nothing_runs_again(
@@ -67,6 +100,7 @@ def test_a_site_that_returns_within_its_lease_yields_one_result_and_nothing_runs
     with open_labs(tmp_path / "labs", kind, 3, *KINDS[kind]) as labs:
         _one_round(trials, labs, _worst(labs), Random(kind))  # noqa: S311 - to be able to repeat it
         _nothing_was_decided_twice(labs)
+        _results_went_through(trials)
 
 
 @pytest.mark.slow
@@ -80,13 +114,14 @@ def test_reconnects_by_the_hundred(trials: Trials, tmp_path: Path, kind: str, re
         for _ in range(-(-count // sites)):
             _one_round(trials, labs, _drawn(labs, random), random)
         _nothing_was_decided_twice(labs)
+        _results_went_through(trials)
 
 
 def _worst(labs: Labs) -> Plan:
     """Nobody can be told of any result until the broker is there again, and one host is rebooted before it can tell."""
     names = ("cut off, then rebooted", "hears nothing", "lines reset")
     sites = [_named(of_site(lab), name) for lab, name in zip(labs.labs, names, strict=True)]
-    broker, coordinator = _named(of_broker(labs), "killed and started again"), _named(of_coordinator(labs), "untouched")
+    broker, coordinator = _named(of_broker(labs), "killed and started again"), _named(of_coordinator(labs), UNTOUCHED)
     return Plan(sites, broker, coordinator, let_go_after=len(sites) + 2)
 
 
@@ -102,18 +137,23 @@ def _drawn(labs: Labs, random: Random) -> Plan:
 
 def _one_round(trials: Trials, labs: Labs, plan: Plan, random: Random) -> None:
     """One trial of every site, all at once."""
+    passages = [Passage(lab, outage) for lab, outage in zip(labs.labs, plan.sites, strict=True)]
     try:
         sweep = _submit(trials, labs, random)
-        _go_through(labs, sweep, plan, random)
+        for passage, task_id in zip(passages, sweep.ids, strict=True):
+            passage.task_id = task_id
+        _go_through(labs, sweep, plan, passages, random)
         assert sweep.results(PATIENCE_S) == list(range(len(labs.labs)))
     except Exception as error:
         raise AssertionError(f"{plan}: {error}") from error
     executions, records = trials.instrument.executions(), Records(labs.fleet.database)
-    for outage, task_id in zip(plan.sites, sweep.ids, strict=True):
-        findings = check(executions, records, [task_id])
-        trials.of(f"site {outage.name}").add(findings)
+    for passage in passages:
+        findings = check(executions, records, [passage.task_id])
+        figures = trials.of(f"site {passage.outage.name}")
+        figures.add(findings)
+        passage.count(figures)
         assert not findings.problems(), (plan, findings.problems())
-        assert findings.executions == 1, (plan, task_id)
+        assert findings.executions == 1, (plan, passage.task_id)
 
 
 def _submit(trials: Trials, labs: Labs, random: Random) -> Sweep:
@@ -129,25 +169,38 @@ def _submit(trials: Trials, labs: Labs, random: Random) -> Sweep:
     return sweep
 
 
-def _go_through(labs: Labs, sweep: Sweep, plan: Plan, random: Random) -> None:
+def _go_through(labs: Labs, sweep: Sweep, plan: Plan, passages: Sequence[Passage], random: Random) -> None:
     """Begin every outage, let the work end somewhere on the way, and end every outage."""
     outages = plan.outages
     for number, outage in enumerate(random.sample(outages, len(outages)), 1):
         outage.begin()
+        for passage in passages:
+            passage.note_begin(outage)
         if number == plan.let_go_after:
             sweep.instrument.let_go()
         wait_for_time(random.randrange(200))
     wait_until(lambda: not sweep.running(), "every site has done its work", PATIENCE_S, step_ms=20)
     wait_for_time(random.choice((0, 300, 1_000, 3_000)))
-    for lab, outage, task_id in zip(labs.labs, plan.sites, sweep.ids, strict=True):
-        if outage.needs_results:
-            wait_for_spool(lab, task_id)
+    rebooted = [passage for passage in passages if passage.outage.needs_results]
+    for passage in rebooted:
+        wait_for_spool(passage.lab, passage.task_id)
     for outage in random.sample(outages, len(outages)):
         if not outage.needs_results:
             outage.end()
             wait_for_time(random.randrange(200))
     wait_until_served(labs.fleet)
-    together([each for each in outages if each.needs_results], lambda each: each.end())
+    for passage in rebooted:
+        passage.note_reboot()
+    together(rebooted, lambda each: each.outage.end())
+
+
+def _results_went_through(trials: Trials) -> None:
+    """Outages of sites that begin when all is over prove nothing, and neither do spools that nobody needed."""
+    everything = [each for each in trials.figures.values() if each.under_way is not None]
+    missed = [each.fault for each in everything if not each.under_way and each.trials >= MANY]
+    assert not missed, missed
+    assert sum(each.under_way or 0 for each in everything) > 0
+    assert sum(each.from_spool or 0 for each in everything) > 0
 
 
 def _nothing_was_decided_twice(labs: Labs) -> None:
