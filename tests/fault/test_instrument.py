@@ -197,3 +197,13 @@ def test_marks_are_read_and_the_end_of_a_killed_process_is_seen(tmp_path: Path) 
         assert [(each.task_id, each.finished) for each in instrument.executions()] == [("t", False), ("u", True)]
     finally:
         instrument.close()
+
+
+def test_what_results_went_through_is_added_up_and_a_site_without_a_reboot_has_no_spool() -> None:
+    cut_off, rebooted = Figures("a"), Figures("b")
+    cut_off.add_outage(under_way=True, from_spool=None)
+    cut_off.add_outage(under_way=False, from_spool=None)
+    rebooted.add_outage(under_way=True, from_spool=True)
+    rebooted.merge(rebooted)
+    lines = table([cut_off, rebooted, Figures("c")])[1:]
+    assert [line.split()[-2:] for line in lines] == [["1", "-"], ["2", "2"], ["-", "-"]]
