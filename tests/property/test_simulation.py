@@ -41,7 +41,7 @@ from tests.simulation.history import (
 from tests.simulation.hosts import HostClock
 from tests.simulation.liar import SITE as LIARS
 from tests.simulation.network import Server
-from tests.simulation.profile import CRASH_POINTS, KINDS
+from tests.simulation.profile import KINDS, START_POINTS, WORK_POINTS
 from tests.simulation.world import Plan, World
 
 F = TypeVar("F", bound=Fact)
@@ -199,7 +199,7 @@ def test_a_long_run_fails_when_nothing_was_learned_of_something() -> None:
     everything = Tally(seeds=2_000)
     everything.seen.update(f"fault     {kind}" for kind in KINDS)
     everything.seen.update(f"no group  of {what}" for what in ("assignments", "inbox", "rpc"))
-    everything.killed.update(CRASH_POINTS)
+    everything.killed.update((*START_POINTS, *WORK_POINTS))
     everything.judged.update((what, kind, True) for what in ("executions", "pairs") for kind in STARTS)
     assert list(everything.unlearned(SEARCH)) == []
     for counter, key, said in [

@@ -24,7 +24,7 @@ from tests.simulation.checker import Checker, check
 from tests.simulation.executions import NORTH
 from tests.simulation.history import Answered, DirectiveRow, Fault, LeaseRow, Outcome, Quarantined, Started
 from tests.simulation.liar import SITE
-from tests.simulation.profile import CRASH_POINTS, KINDS
+from tests.simulation.profile import KINDS, START_POINTS, WORK_POINTS
 from tests.simulation.world import Plan, World
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Tally:
 
     def _counts(self) -> dict[str, int]:
         """What is counted, by what is to be said when there was none of it."""
-        killed = {f"no coordinator was killed {point}": self.killed[point] for point in CRASH_POINTS}
+        killed = {f"no coordinator was killed {point}": self.killed[point] for point in (*START_POINTS, *WORK_POINTS)}
         met = {f"nobody met a lost group of {what}": self.seen[f"no group  of {what}"] for what in _GROUPS}
         judged = {
             f"no {what} of {kind} tasks were judged by the rule of overlaps": self.judged[what, kind, True]

@@ -21,7 +21,7 @@ from tests.simulation.groups import GroupMissing
 from tests.simulation.history import Broken
 from tests.simulation.hosts import Process
 from tests.simulation.network import unreachable
-from tests.simulation.profile import CRASH_POINTS
+from tests.simulation.profile import START_POINTS, WORK_POINTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -170,10 +170,14 @@ class CoordinatorProcess(Process):
             return
         self.wake(1)
 
-    def crash_soon(self, longest: int) -> None:
-        """Be killed at one of so many next points, or when a certain one is reached, for many are reached seldom."""
-        self.crash_at = self.dice.pick(CRASH_POINTS) if self.dice.chance(_AIMED_PER_MILLE) else ""
-        self.crash_in = self.dice.pick((1, 1, 2, 4)) if self.crash_at else self.dice.between(1, longest)
+    def crash_soon(self, *, starting: bool = False) -> None:
+        """Be killed at one of the next points, or when a certain one is reached, for many are reached seldom."""
+        points = START_POINTS if starting else WORK_POINTS
+        self.crash_at = self.dice.pick(points) if self.dice.chance(_AIMED_PER_MILLE) else ""
+        if self.crash_at:
+            self.crash_in = 1 if starting else self.dice.pick((1, 1, 2, 4))
+        else:
+            self.crash_in = self.dice.between(1, 16 if starting else 40)
 
     def die(self) -> None:
         """Be killed. In the middle of a step, the step unwinds first."""

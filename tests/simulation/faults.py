@@ -112,7 +112,7 @@ class Faults:
         if self.dice.chance(100):
             process.die()
             return "between two steps"
-        process.crash_soon(40)
+        process.crash_soon()
         return ""  # it strikes when it kills
 
     def _coordinator_pause(self) -> str:

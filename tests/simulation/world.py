@@ -113,8 +113,8 @@ class World:
         process.has_mail = self._has_mail
         process.published = self.faults.people.note
         self.coordinator = process
-        if self.coordinators > 1 and not self.quiet and self.profile.has("coordinator_crash") and self.dice.chance(400):
-            process.crash_soon(16)  # on its way up, too
+        if self.coordinators > 1 and not self.quiet and self.profile.has("coordinator_crash") and self.dice.chance(600):
+            process.crash_soon(starting=True)  # on its way up, too
         process.start()
 
     def take_over(self, stale: CoordinatorProcess) -> None:
