@@ -8,9 +8,11 @@ from typing import TypeVar
 import pytest
 
 from tests.simulation.campaign import Folders, quiet_logs, run_seed
-from tests.simulation.checker import FALSE_DEATHS, LIAR, check
+from tests.simulation.checker import FALSE_DEATHS, check
 from tests.simulation.checker_people import PeopleChecker
+from tests.simulation.executions import LIAR
 from tests.simulation.history import (
+    ArtifactRow,
     DirectiveRow,
     Ended,
     Fact,
@@ -19,11 +21,14 @@ from tests.simulation.history import (
     Judgement,
     LeaseRow,
     Lie,
+    Missing,
     Outcome,
     ResultRow,
     Ruled,
+    Saved,
     SiteRow,
     Started,
+    Stored,
     Submitted,
     TaskRow,
 )
@@ -150,6 +155,41 @@ def test_a_lie_of_the_holder_is_seen_by_what_is_wrong_in_it(calm: list[Fact]) ->
     for wrong in ("digest", "attempt", "world", "run"):
         lie = Lie(0, '"lie 1"', LIAR, result.task, result.fence, result.nonce, wrong)
         assert found([lie, *lied], f"wrong in {wrong}")
+
+
+def test_a_lie_about_files_fails_only_what_was_said_truly_but_for_them(calm: list[Fact]) -> None:
+    result, _, _ = good_end(calm)
+    damaged = '{"kind": "outputs_damaged", "message": ""}'
+    told: list[Fact] = []
+    for fact in calm:
+        match fact:
+            case LeaseRow() if fact.task == result.task:
+                told.append(replace(fact, worker=LIAR))
+            case ResultRow() if fact.task == result.task:
+                told.append(replace(fact, worker=LIAR, value=damaged))
+            case _:
+                told.append(fact)
+    lie = Lie(0, '"lie 1"', LIAR, result.task, result.fence, result.nonce, "")
+    missing = Missing(0, result.task, result.fence, result.nonce)
+    words = f"was accepted from {LIAR}"
+    assert not found([lie, missing, *told], words)
+    assert found([lie, *told], words)
+    assert found([lie, replace(missing, nonce="another"), *told], words)
+    for wrong in (replace(lie, wrong="digest"), replace(lie, nonce="another"), replace(lie, worker="w1")):
+        assert found([wrong, missing, *told], words)
+
+
+def test_files_that_a_liar_did_not_stage_are_seen_unless_the_store_had_them(calm: list[Fact]) -> None:
+    done = next(fact for fact in calm if isinstance(fact, LeaseRow) and fact.state == "COMPLETED")
+    lied = replace(done, worker=LIAR)
+    files = ArtifactRow(done.at, done.task, done.fence, "outputs", 0, "ACCEPTED", "d1", done.fence, done.nonce)
+    words = "that its executor never staged"
+    told = with_(calm, done, lied)
+    assert found(after(told, lied, files), words)
+    assert found(after(told, lied, Saved(done.at, done.task, done.fence, "another", "d1"), files), words)
+    assert not found(after(told, lied, Saved(done.at, done.task, done.fence, done.nonce, "d1"), files), words)
+    assert not found(after(told, lied, Stored(done.at, "d1"), files), words)
+    assert found(after(calm, done, Stored(done.at, "d1"), files), words)
 
 
 def test_a_lease_that_leaves_its_site_is_seen(calm: list[Fact]) -> None:

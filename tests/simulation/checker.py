@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from tests.simulation.checker_files import FileChecker
 from tests.simulation.checker_people import PeopleChecker
-from tests.simulation.executions import Execution, home_of, is_alone, term_ms
+from tests.simulation.executions import LIAR, Execution, home_of, is_alone, term_ms
 from tests.simulation.history import (
     Answered,
     Broken,
@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 
 OVER: Final = frozenset({"SUCCEEDED", "FAILED", "CANCELLED", "ABANDONED"})
 LIVE: Final = frozenset({"OFFERED", "ACTIVE"})
-LIAR: Final = "elsewhere.liar"
-"""The worker whose results nobody produced; they count when it was given the lease."""
 REVOKED: Final = "site_revoked"
 FALSE_DEATHS: Final = frozenset({"lease_expired", "not_held", "self_fenced"})
 """Causes of a lease's end that only a fault brings about."""
@@ -392,7 +390,11 @@ class Checker:
             self._problem(fact, f"the accepted value {fact.value} is not what the holder produced")
 
     def _check_lie(self, fact: ResultRow, lease: LeaseRow, lie: Lie | None) -> None:
-        """The liar may end what it was given, when everything that it says about that is true."""
+        """The liar may end what it was given, when everything that it says about that is true, but for its files."""
+        if lie is None and lease.worker == LIAR and self._files.excuses(fact, lease):
+            true = (fact.task, lease.fence, lease.nonce, LIAR, "")
+            said = {(one.task, one.fence, one.nonce, one.worker, one.wrong): one for one in self._lies.values()}
+            lie = said.get(true)
         if lie is None or lease.worker != LIAR:
             self._problem(fact, f"{fact.value} was accepted from {lease.worker}")
         elif (lie.task, lie.fence, lie.nonce, lie.worker, lie.wrong) != (fact.task, lease.fence, lease.nonce, LIAR, ""):

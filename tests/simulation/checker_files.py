@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
+from tests.simulation.executions import LIAR
 from tests.simulation.history import (
     ArtifactRow,
     Closed,
@@ -98,17 +99,27 @@ class FileChecker:
             self._problem(fact, f"{fact.kind} of fence {fact.fence} is PROMOTED and not in the store")
         if before is not None:
             return
-        self._accepted[fact.digest] = fact
+        lease = self._leases.get((fact.task, fact.fence))
+        if lease is not None and lease.worker == LIAR and fact.digest in self._objects:
+            self._accepted.setdefault(fact.digest, fact)
+        else:
+            self._accepted[fact.digest] = fact
+            self._check_staged(fact)
+        if fact.kind == "checkpoint":
+            self._check_checkpoint(fact, lease)
+
+    def _check_staged(self, fact: ArtifactRow) -> None:
+        """What the store has already was read there: a holder that lies about such an object adds nothing to it."""
         saved = self._saved.get(fact.digest)
         if saved is None or (saved.task, saved.fence, saved.nonce) != (fact.task, fact.place_fence, fact.nonce):
             self._problem(fact, f"{fact.kind} was accepted under fence {fact.fence} that its executor never staged")
-        lease = self._leases.get((fact.task, fact.fence))
-        if fact.kind == "checkpoint":
-            newer = any(task == fact.task and fence > fact.fence for task, fence in self._leases)
-            # The same commit may have accepted the result behind it.
-            live = lease is not None and (lease.state == "ACTIVE" or (lease.state, lease.at) == ("COMPLETED", fact.at))
-            if newer or lease is None or not live or lease.nonce != fact.nonce:
-                self._problem(fact, f"a checkpoint was accepted under fence {fact.fence}, which is not the live one")
+
+    def _check_checkpoint(self, fact: ArtifactRow, lease: LeaseRow | None) -> None:
+        newer = any(task == fact.task and fence > fact.fence for task, fence in self._leases)
+        # The same commit may have accepted the result behind it.
+        live = lease is not None and (lease.state == "ACTIVE" or (lease.state, lease.at) == ("COMPLETED", fact.at))
+        if newer or lease is None or not live or lease.nonce != fact.nonce:
+            self._problem(fact, f"a checkpoint was accepted under fence {fact.fence}, which is not the live one")
 
     def _stored(self, fact: Stored) -> None:
         self._objects.add(fact.digest)

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
     from tests.simulation.history import ResultRow, Started, Submitted
 
+LIAR: Final = "elsewhere.liar"
+"""The worker whose results nobody produced; they count when it was given the lease."""
 NORTH: Final = "north"
 """A second site of honest workers."""
 ALWAYS_VOIDING: Final = frozenset({"false_end"})

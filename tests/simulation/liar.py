@@ -2,8 +2,9 @@
 
 It knows task ids, fences, digests and other workers' names, for it reads assignments and guesses well. Some work it is
 really handed and granted, and even that it ends with lies. Now and then it knows the generation of another worker's
-agent, and the nonce of another executor, which only that one and the coordinator should ever see. What it cannot do is
-write to another site's inbox.
+agent, and the nonce of another executor, which only that one and the coordinator should ever see. It tells of files
+that it has staged, that nobody has, or that another executor has. What it cannot do is write to another site's inbox,
+or to its staging places.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 
 from tenure.errors import BrokerError
+from tenure.protocol.artifact import Blob, Bundle
 from tenure.protocol.envelope import Scope
 from tenure.protocol.worker_messages import (
     HEARTBEAT,
     REPORT,
     Binding,
     Cause,
+    Checkpointed,
     Claimed,
     ExecutorGone,
     Finished,
@@ -29,9 +32,10 @@ from tenure.protocol.worker_messages import (
     Released,
     Report,
 )
-from tests.simulation.checker import LIAR
+from tests.simulation.contents import bundle_named
 from tests.simulation.coordinator import WORLD
-from tests.simulation.history import Lie
+from tests.simulation.executions import LIAR
+from tests.simulation.history import Lie, Missing
 from tests.simulation.hosts import Process
 
 if TYPE_CHECKING:
@@ -153,20 +157,40 @@ class Liar(Process):
 
     def _event(self) -> WorkerEvent:
         binding = self._binding()
-        match self.dice.below(7):
+        match self.dice.below(8):
             case 0 | 1:
                 return Claimed(binding=binding, after_beat=self.dice.below(5))
             case 2 | 3:
                 scope = Scope(world=self.dice.pick(("main", "main", "other")), run=self.dice.pick(("r1", "r1", "r2")))
-                return Finished(binding=binding, scope=scope, outcome=Outcome(value=self._made_up()), duration_ms=1)
+                outcome = Outcome(value=self._made_up())
+                outputs = self._files(binding) if self.dice.chance(400) else None
+                return Finished(binding=binding, scope=scope, outcome=outcome, duration_ms=1, outputs=outputs)
             case 4:
                 cause = self.dice.pick((Cause.UNSTARTED, Cause.PROCESS_DIED, Cause.CANCELLED))
                 started = self.dice.chance(500) and cause is not Cause.UNSTARTED  # that would not be read
                 return Released(binding=binding, cause=cause, started=started, tree_gone=self.dice.chance(500))
             case 5:
                 return ExecutorGone(binding=binding, cause=Cause.EXECUTOR_DIED, proved=self.dice.chance(700))
+            case 6:
+                ordinal = self.dice.between(1, 3)
+                return Checkpointed(binding=binding, ordinal=ordinal, name="lie", bundle=self._files(binding))
             case _:
                 return Leaving(gone=self.dice.chance(500))
+
+    def _files(self, binding: Binding) -> Bundle:
+        """Files that it has staged, that another executor has, or nobody."""
+        text, book = f"files of {self._made_up()}", self.world.book
+        strategy = self.dice.below(3)
+        if strategy == 0:
+            return book.save(LIAR, binding, text)
+        known = self._known.get((binding.task_id, binding.fence))
+        if known is not None and known.nonce == binding.nonce:  # another's nonce excuses nothing
+            self.world.history.add(Missing(self.engine.now, binding.task_id, binding.fence, binding.nonce))
+        shelf = book.shelf
+        others = {digest for place in shelf.staged.values() for digest in place if digest not in shelf.objects}
+        if strategy == 1 and others:
+            return Bundle(manifest=Blob(digest=self.dice.pick(sorted(others)), size=10), files=1, size=10)
+        return bundle_named(text)
 
     def _with_true_nonce(self, binding: Binding) -> Binding:
         for task, fence, _, _, _, nonce, *_ in self.world.records.bindings():
