@@ -175,7 +175,7 @@ class CoordinatorProcess(Process):
         points = START_POINTS if starting else WORK_POINTS
         self.crash_at = self.dice.pick(points) if self.dice.chance(_AIMED_PER_MILLE) else ""
         if self.crash_at:
-            self.crash_in = 1 if starting else self.dice.pick((1, 1, 2, 4))
+            self.crash_in = 1 if starting else self.dice.pick((1, 1, 1, 2))
         else:
             self.crash_in = self.dice.between(1, 16 if starting else 40)
 

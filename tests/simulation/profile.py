@@ -46,16 +46,18 @@ LAUNCHER: Final = (
 KINDS: Final = (*COORDINATOR, *WORKER, *NETWORK, *BROKER, *PEOPLE, *LAUNCHER)
 """Every kind of fault, by the name that is used to switch it off."""
 
-_MET_AT_FIRST: Final = ("an epoch", "ensure_streams", "published", "state", "unsettled")
+_SELDOM: Final = ("published",) * 3, ("publish",) * 3
+"""Named so often because an aim at them often meets nothing."""
+_MET_AT_FIRST: Final = ("an epoch", "ensure_streams", "state", "unsettled", *_SELDOM[0])
 _MET_ALWAYS: Final = (
     "a commit",
     "pending",
     "post",
-    "publish",
     "receive",
     "settle",
     "sites.heartbeats",
     "sites.waiting",
+    *_SELDOM[1],
 )
 START_POINTS: Final = tuple(f"{when} {what}" for what in _MET_AT_FIRST for when in ("before", "after"))
 """Where a coordinator can be killed on its way up; see `coordinator.py`."""
