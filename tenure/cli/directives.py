@@ -10,7 +10,7 @@ import click
 from tenure.cli.desk import with_desk
 from tenure.cli.output import Column, moment
 from tenure.cli.records import Listing, limit_option, print_list, print_one, print_steps, query, task_id_argument
-from tenure.errors import UnknownDirective, UsageError
+from tenure.errors import DirectiveDecided, UnknownDirective, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -114,23 +114,31 @@ def _pending(desk: Desk, decided: list[dict[str, Any]]) -> Iterator[tuple[str, .
 
 
 def _named(desk: Desk, ids: Sequence[str]) -> tuple[str, ...]:
-    """Directives in place of tasks: the one that waits, or else the newest, which is then refused as decided.
+    """Directives in place of tasks: the one that waits.
 
     A request may be repeated, after a restart too, and by then another attempt of the task may wait for a decision.
 
     Raises:
         UnknownDirective: one of them is neither a directive nor a task that has one; nothing was decided.
+        DirectiveDecided: one of them is a task none of whose directives waits; nothing was decided.
     """
     return tuple(_directive_of(desk, wanted) for wanted in ids)
 
 
 def _directive_of(desk: Desk, wanted: str) -> str:
     of_task = {"task_id": wanted}
-    for where in ({"directive_id": wanted}, of_task | {"state": "PENDING"}, of_task):
+    for where in ({"directive_id": wanted}, of_task | {"state": "PENDING"}):
         found = query(desk, "directives", where, 1)
         if found:
             return str(found[0]["directive_id"])
-    raise UnknownDirective(f"no directive or task {wanted} waits for a decision", "See `tenure directives list`")
+    decided = query(desk, "directives", of_task, 1)
+    if not decided:
+        raise UnknownDirective(f"no directive or task {wanted} waits for a decision", "See `tenure directives list`")
+    newest = f"{decided[0]['directive_id']} is {decided[0]['state']} already"
+    raise DirectiveDecided(
+        f"no directive of task {wanted} waits for a decision: {newest}",
+        "A decision is never changed, and one about an attempt that is not lost yet cannot be made",
+    )
 
 
 def _decide_some(desk: Desk, ids: tuple[str, ...], decision: Decision) -> Sequence[dict[str, Any]]:

@@ -122,12 +122,13 @@ def _first_fence(turn: Turn, report: Report) -> int:
 def _end_predecessor(turn: Turn, worker: WorkerView, event: Hello) -> None:
     """The leases that the agent before this one was bound to, and that are not in its spool, are lost.
 
-    Only those: another machine that runs under the same id by mistake proves nothing about this one's.
+    Only those: another machine that runs under the same id by mistake proves nothing about this one's. Nor does the
+    restart prove the end of what the agent before could not end.
     """
     held = {(each.task_id, each.fence) for each in event.held}
     for lease in turn.leases.of_worker(worker.worker_id):
         earlier = lease.state is LeaseState.ACTIVE and lease.generation == event.predecessor < worker.generation
-        if earlier and (lease.task_id, lease.fence) not in held:
+        if earlier and not lease.unproved and (lease.task_id, lease.fence) not in held:
             leases.end(turn, lease, LeaseState.RELEASED, Cause.AGENT_RESTARTED)
             detail = f"the agent of {worker.worker_id} was restarted, and what it ran is gone"
             directives.after_loss(turn, lease, directives.Loss(Cause.AGENT_RESTARTED, detail))

@@ -99,6 +99,13 @@ EXPIRY: Final = (
         "beat.sequence > lease.after_beat and not lease.unproved",
         "beat.sequence > lease.after_beat",
     ),
+    mutant(
+        "restart_proves_an_end",
+        "an agent's restart does not prove the end of what the agent before could not end",
+        "coordinator/registry.py",
+        "if earlier and not lease.unproved and",
+        "if earlier and",
+    ),
 )
 
 DIRECTIVES: Final = (

@@ -207,11 +207,13 @@ def test_a_decision_about_a_task_names_the_directive_that_waits_now(tenure: Comm
     assert tenure.fleet.asked[-1] == Decide(directives=("d1", "d0"), approve=False, note="too late")
 
 
-def test_where_none_waits_it_names_the_newest_which_is_refused(tenure: CommandLine) -> None:
+def test_where_no_directive_of_a_task_waits_nothing_is_asked_nor_called_approved(tenure: CommandLine) -> None:
+    """Asked about the newest, the coordinator could take it for a repeated request and call that one APPROVED."""
     decided = {"directive_id": "d1", "task_id": TASK, "next_attempt": 2, "state": "APPROVED"}
     tenure.fleet.rows["directives"] = [decided]
-    tenure("directives", "approve", TASK)
-    assert tenure.fleet.asked[-1] == Decide(directives=("d1",), approve=True)
+    printed = tenure("directives", "approve", TASK)
+    assert (printed.code, "d1 is APPROVED already" in printed.err) == (2, True)
+    assert not [ask for ask in tenure.fleet.asked if isinstance(ask, Decide)]
 
 
 def test_what_has_no_directive_is_not_decided_about_however_late_it_gets_one(tenure: CommandLine) -> None:

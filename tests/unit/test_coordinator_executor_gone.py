@@ -265,7 +265,8 @@ def test_the_migration_takes_a_second_executor_from_the_events(fleet: ScriptedFl
     assert seconded == {first: 1, other: 0}
 
 
-def test_the_migration_takes_from_the_events_what_could_not_be_ended(fleet: ScriptedFleet) -> None:
+@pytest.mark.parametrize("binds", ["on record", "not yet on record"])
+def test_the_migration_takes_from_the_events_what_could_not_be_ended(fleet: ScriptedFleet, binds: str) -> None:
     alone = fleet.worker("w3")
     again = fleet.submit(retry=Retry(lost=1, backoff_ms=0))
     alone.release(alone.claim(), Cause.PROCESS_DIED, started=True, tree_gone=False)
@@ -279,6 +280,8 @@ def test_the_migration_takes_from_the_events_what_could_not_be_ended(fleet: Scri
     started(fleet, fleet.worker("w2"))
     worker.release(hand, Cause.CANCELLED, started=True, tree_gone=False)
     with closing(sqlite3.connect(fleet.options.database)) as database:
+        if binds == "not yet on record":
+            database.executescript("DROP TRIGGER event_kept; DELETE FROM event WHERE kind = 'bound';")
         database.executescript(
             "ALTER TABLE lease DROP COLUMN unproved; ALTER TABLE lease DROP COLUMN surrender;"
             "ALTER TABLE lease DROP COLUMN surrendered_at_ms; PRAGMA user_version = 11;"

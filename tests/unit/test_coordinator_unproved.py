@@ -55,3 +55,22 @@ def test_that_the_worker_does_not_list_it_proves_nothing(fleet: ScriptedFleet, *
     assert fleet.records.rows("SELECT state, cause FROM lease WHERE task_id = ?", task) == [
         ("EXPIRED", "lease_expired")
     ]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_that_its_agent_was_restarted_proves_nothing(fleet: ScriptedFleet, *, restart: bool) -> None:
+    """Not even when its spool does not know it any more: its disk may have been full."""
+    worker = fleet.worker()
+    task = fleet.submit()
+    hand = worker.claim()
+    worker.report(Released(binding=hand.binding, cause=Cause.PROCESS_DIED, started=True, tree_gone=False))
+    if restart:
+        fleet.restart()
+    fleet.worker(generation=2, predecessor=1)
+    fleet.live(EXPIRY_MS - 1_000)
+    assert fleet.records.leases(task) == ["ACTIVE"]
+    fleet.live(2_000)
+
+    assert fleet.records.rows("SELECT state, cause FROM lease WHERE task_id = ?", task) == [
+        ("EXPIRED", "lease_expired")
+    ]
