@@ -8,18 +8,21 @@ import subprocess
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 import psutil
 import pytest
 
 from tests import fixtures_fleet_handlers as handlers
-from tests.fault.instrument import Records
+from tests.fault.instrument import Execution, Records
 from tests.fault.trial import CLOCK, Sweep, Trials, long, wait_for_time
 from tests.fixtures_fleet import TTL_MS, Fleet, Worker
 
 HOGS_PER_CORE = 4
 LETTERS = 26
 """A regular expression that backtracks over so many letters takes longer than a ttl, in one call."""
+STALL_MS = TTL_MS + TTL_MS // 2
+NS = 1_000_000
 SECONDS = [3, long(240)]
 
 
@@ -46,16 +49,46 @@ def mixed_sweeps(trials: Trials, fleet: Fleet) -> list[Sweep]:
     ]
 
 
-def stall(sweeps: Sequence[Sweep]) -> None:
+@dataclass(frozen=True)
+class Stall:
+    """Which children stood still, from when to when: not a moment less. What ends after `waking_ns` has been woken."""
+
+    pids: frozenset[int]
+    began_ns: int
+    waking_ns: int
+    ended_ns: int
+
+    def of(self, execution: Execution) -> int:
+        """For how long this execution stood still, in nanoseconds."""
+        met = execution.pid in self.pids and execution.started_ns < self.ended_ns and execution.ended_ns > self.began_ns
+        return self.ended_ns - self.began_ns if met else 0
+
+
+def stall(sweeps: Sequence[Sweep]) -> Stall:
     """Stop every child that works now for longer than a ttl: the work stands still, the worker does not."""
     pids = {each.pid for sweep in sweeps for each in sweep.running()}
+    began_ms = CLOCK.elapsed_ms()
     for pid in pids:
         with suppress(psutil.NoSuchProcess):
             psutil.Process(pid).send_signal(signal.SIGSTOP)
-    wait_for_time(TTL_MS + TTL_MS // 2)
+    wait_for_time(STALL_MS)
+    waking_ms = CLOCK.elapsed_ms()
     for pid in pids:
         with suppress(psutil.NoSuchProcess):
             psutil.Process(pid).resume()
+    return Stall(frozenset(pids), began_ms * NS, waking_ms * NS, (CLOCK.elapsed_ms() + 1) * NS)
+
+
+def check_strikes(stalled: Stall, sweeps: Sequence[Sweep]) -> None:
+    """Each strike outlasted a ttl: one call that holds the lock, and a stall in the middle of what then went on."""
+    ids = {task_id for sweep in sweeps for task_id in sweep.ids}
+    executions = [each for each in sweeps[0].instrument.executions() if each.task_id in ids]
+    calls = [each for each in executions if each.task_id in sweeps[-1].ids]
+    held_ms = [(each.ended_ns - each.started_ns - stalled.of(each)) / NS for each in calls]
+    assert min(held_ms) > TTL_MS, f"the lock was held for {held_ms} ms"
+    assert stalled.waking_ns - stalled.began_ns > TTL_MS * NS
+    met = [each for each in executions if stalled.of(each) and each.started_ns < stalled.began_ns]
+    assert any(each.finished and each.ended_ns > stalled.waking_ns for each in met), "nothing that was stalled went on"
 
 
 @pytest.mark.xdist_group("takes all processors")
@@ -68,9 +101,10 @@ def test_nobody_is_taken_for_dead_who_is_only_slow(trials: Trials, seconds: int)
         while CLOCK.elapsed_ms() < until_ms:
             sweeps = mixed_sweeps(trials, fleet)
             sweeps[0].wait_for_running(1)
-            stall(sweeps)
+            stalled = stall(sweeps)
             for sweep in sweeps:
                 trials.judge(fault, fleet, sweep)
+            check_strikes(stalled, sweeps)
         records = Records(fleet.database)
         trials.of(fault).add_false_deaths(records.count("SELECT count(*) FROM directive"))
         lost = records.rows("SELECT text FROM event WHERE kind IN ('lost', 'worker_state')")
