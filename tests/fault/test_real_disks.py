@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tenure.coordinator.store.database import Database
+from tenure.errors import StoreFull
 from tests.fault.trial import Trials, long, time_to_serve, wait_for_time
 from tests.fixtures_fleet import Fleet, Worker
 from tests.fixtures_services import unavailable
@@ -21,6 +23,11 @@ AWAY_MS = 3_500
 REFUSED = "waiting: the disk of "
 """How the coordinator says that the database was refused a write."""
 REPEATS = [1, long(5)]
+FRAME = 4_096 + 24
+"""A page in the log of the database, in bytes."""
+INDEX = 32_768
+"""By how much the index of the log grows, in bytes, when there are some 4,096 pages more."""
+EVENT = (None, 0, "kind", "coordinator", None, None, None, "", "", "", "x" * 1_000)
 
 
 class Disk:
@@ -29,6 +36,18 @@ class Disk:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._filler = folder / "filler"
+
+    def room(self) -> int:
+        """How many bytes are left."""
+        of = os.statvfs(self.folder)
+        return of.f_bavail * of.f_frsize
+
+    def leave(self, room: int) -> None:
+        """Take, or give back, so that so many bytes are left."""
+        with self._filler.open("ab", buffering=0) as file:
+            more = self.room() - room
+            file.write(b"\0" * max(0, more))
+            file.truncate(file.tell() + min(0, more))
 
     def fill(self) -> None:
         """Take every byte that is left."""
@@ -90,6 +109,29 @@ def test_a_full_disk_under_the_spools_loses_no_result(trials: Trials, repeats: i
                 sweep.wait_for_results(12)
                 disk.free()
                 trials.judge_alive(fault, fleet, sweep)
+
+
+def test_a_disk_that_has_no_room_for_the_index_of_the_log_is_full(tmp_path: Path) -> None:
+    """SQLite calls that an error of the disk, which would end the coordinator; it is to wait for room."""
+    with small_disk(tmp_path / "disk") as disk, Database(disk.folder / "fleet.db") as store:
+        log = disk.folder / "fleet.db-wal"
+        store.run("create_world", ("main", 0))
+        store.begin_epoch()
+        with reading(disk.folder / "fleet.db"):
+            while log.stat().st_size < 4_000 * FRAME:
+                store.run_many("add_event", [EVENT] * 50)
+            with pytest.raises(StoreFull):
+                write_with_little_room(store, disk)
+            assert 4_050 < log.stat().st_size // FRAME < 4_100, "it was the index that had no room"
+            disk.free()
+            store.run("add_event", EVENT)
+
+
+def write_with_little_room(store: Database, disk: Disk) -> None:
+    """Write until that fails, with room for some pages each time, and never for a longer index."""
+    for _ in range(500):
+        disk.leave(INDEX - 4_096)
+        store.run("add_event", EVENT)
 
 
 @contextmanager

@@ -205,7 +205,8 @@ def translated(path: Path) -> Generator[None]:
 
 def _ours(error: sqlite3.Error, path: Path) -> StoreError:
     name = getattr(error, "sqlite_errorname", "")
-    if name == "SQLITE_FULL" or "disk is full" in str(error):
+    # The second one: the index of its log could not grow, each time with 4,096 pages more in the log.
+    if name in {"SQLITE_FULL", "SQLITE_IOERR_SHMSIZE"} or "disk is full" in str(error):
         return StoreFull(f"the disk of {path} is full", "Free some space; nothing was lost")
     if name in {"SQLITE_NOTADB", "SQLITE_CORRUPT"}:
         return StoreError(f"{path} is not a readable database ({error})", "Restore it from a backup")
