@@ -75,6 +75,7 @@ class Exchange:
         self._sending = Lock()
         self._lock = Lock()
         self._pending: dict[str, Pending] = {}
+        self._failed: TenureError | None = None
         self._upkeep_ms = clock.elapsed_ms()
         self.news_ms = clock.elapsed_ms()
         """When the coordinator was last heard of, on the elapsed clock."""
@@ -99,7 +100,12 @@ class Exchange:
         began_ms = self._clock.elapsed_ms()
         try:
             with self._lock:
-                self._pending[request_id] = pending
+                failed = self._failed
+                if failed is None:
+                    self._pending[request_id] = pending
+            if failed is not None:
+                pending.future.set_exception(failed)
+                return pending.future
             self._send(pending)
             # Until now the reading thread left it alone: it would send it twice, or give up what was never sent.
             pending.asked_ms = began_ms if pending.problem else self._clock.elapsed_ms()
@@ -145,8 +151,9 @@ class Exchange:
             return self._broker.marker()
 
     def fail(self, error: TenureError) -> None:
-        """End everything that waits with `error`."""
+        """End everything that waits with `error`, and what is asked from now on: nobody reads answers any more."""
         with self._lock:
+            self._failed = error
             waiting = list(self._pending.values())
             self._pending.clear()
         for pending in waiting:

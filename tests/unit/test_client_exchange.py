@@ -3,7 +3,7 @@
 import pytest
 
 from tenure.client.exchange import Exchange, Identity
-from tenure.errors import BrokerRefused, BrokerUnreachable, CoordinatorUnreachable
+from tenure.errors import BrokerRefused, BrokerUnreachable, CoordinatorUnreachable, FleetError
 from tenure.protocol.client_messages import Cancel, Reply
 from tenure.testing import ManualClock, SeededEntropy
 from tests.fixtures_client import ScriptedFleet
@@ -76,6 +76,15 @@ def test_a_request_whose_sending_was_interrupted_is_forgotten(fleet: ScriptedFle
     with pytest.raises(KeyboardInterrupt):
         exchange.post(exchange.next_id(), Cancel(task_ids=()))
     assert len(exchange) == 0
+
+
+def test_what_is_asked_when_nobody_reads_any_more_ends_at_once(fleet: ScriptedFleet, exchange: Exchange) -> None:
+    """Another thread has closed the client since this one began to ask: nobody would ever end its future."""
+    exchange.fail(FleetError("the client was closed"))
+    answer = exchange.post(exchange.next_id(), Cancel(task_ids=()))
+    with pytest.raises(FleetError, match="the client was closed"):
+        answer.result(0)
+    assert (len(exchange), fleet.asks) == (0, [])
 
 
 class LastMoment:
