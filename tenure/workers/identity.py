@@ -13,6 +13,7 @@ import re
 import socket
 from contextlib import ExitStack
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, final
 
@@ -26,6 +27,17 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _RUNNERS_PATIENCE_MS: Final = 60_000
 _LOOK_AGAIN_MS: Final = 50
+
+
+@final
+class Kind(StrEnum):
+    """What a worker does with an assignment, by the file in its folder that says what it has begun."""
+
+    RUNNER = "spool.jsonl"
+    PARENT = "launches.jsonl"
+
+
+_ABILITIES: Final = {Kind.RUNNER: "runs tasks itself", Kind.PARENT: "starts them through a launcher"}
 
 
 @final
@@ -46,6 +58,23 @@ class Identity:
     predecessor: int = 0
     """The number of the agent before this one in this folder, if all that it had started is proved gone, else 0: the
     locks say so, but only for the boot of the host that they were taken in."""
+
+    def records(self, kind: Kind) -> Path:
+        """Where a worker of that kind keeps what it has begun.
+
+        Neither kind can read what the other has begun, so that it would begin that again: a worker's id is of one kind.
+
+        Raises:
+            InvalidSettings: a worker of the other kind has run under this id.
+        """
+        for other in Kind:
+            if other is not kind and (self.folder / other).exists():
+                what = f"is one that {_ABILITIES[other]}, and cannot be one that {_ABILITIES[kind]}"
+                raise InvalidSettings(
+                    f"worker {self.worker_id} {what}",
+                    "Give this one a name of its own with --worker-id, or another --state-dir",
+                )
+        return self.folder / kind
 
     def note_outranked(self, generation: int) -> None:
         """An agent of that number runs under this id: the next agent of this folder gets a higher one."""

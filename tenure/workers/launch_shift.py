@@ -20,6 +20,7 @@ from tenure.workers.courier import Courier
 from tenure.workers.desk import Desk
 from tenure.workers.freight import StoreAddress
 from tenure.workers.host_secrets import secret_labels
+from tenure.workers.identity import Kind
 from tenure.workers.inputs import DrainAsked
 from tenure.workers.launch_actions import DropLaunch, LaunchAction, NoteHandle, StartLaunch
 from tenure.workers.launch_crew import LaunchCrew
@@ -80,7 +81,7 @@ class LaunchShift:
         self._wakeup = Event()
         profile = _profile(identity, surroundings, launching)
         self._desk: Desk[LaunchInput, LaunchAction] = Desk(Launches(profile, entropy), clock, self._wakeup.set)
-        self._journal = LaunchJournal(identity.folder / "launches.jsonl")
+        self._journal = LaunchJournal(identity.records(Kind.PARENT))
         self._crew = LaunchCrew(launching.make(_private(identity.folder / "launcher")), self._desk.post)
         self._outbox = Outbox()
         self._admission = Admission(options.site)

@@ -25,6 +25,7 @@ from tenure.workers.desk import Desk
 from tenure.workers.freight import Freight, StoreAddress
 from tenure.workers.gear import Gear
 from tenure.workers.host_secrets import secret_labels
+from tenure.workers.identity import Kind
 from tenure.workers.inputs import DrainAsked, Restored
 from tenure.workers.launching import Launch
 from tenure.workers.lifetime import walled
@@ -119,7 +120,7 @@ class Shift:
             lifetime=lifetime,
         )
         self._desk = Desk(Claims(profile, entropy), clock, self._crew.wake)
-        self._spool = Spool(identity.folder / "spool.jsonl")
+        self._spool = Spool(identity.records(Kind.RUNNER))
         self._outbox = Outbox()
         self._admission = Admission(options.site)
         self._listener = Listener(self._desk)

@@ -50,6 +50,25 @@ def test_nobody_listens_there(tmp_path: Path) -> None:
     assert place.run("doctor").code == 3
 
 
+@pytest.mark.parametrize(
+    ("begun", "options", "says"),
+    [
+        ("launches.jsonl", [], "starts them through a launcher"),
+        ("spool.jsonl", ["--launcher", "local"], "runs tasks itself"),
+    ],
+)
+def test_a_worker_s_id_of_the_other_kind(fleet: Up, tmp_path: Path, begun: str, options: list[str], says: str) -> None:
+    """What it has begun would be begun again: neither can read what the other has written down."""
+    kept = tmp_path / "workers" / "w9" / begun
+    kept.parent.mkdir(parents=True)
+    kept.touch()
+    url = str(fleet.folder / "data" / "up" / "broker.url")
+    printed = Place(tmp_path).run(
+        "worker", "--worker-id", "w9", "--state-dir", str(tmp_path), "--broker-url-file", url, *options
+    )
+    one_line(printed, 2, "w9", says, "--worker-id")
+
+
 def test_a_wrong_password(fleet: Up, tmp_path: Path) -> None:
     url = (fleet.folder / "data" / "up" / "broker.url").read_text().strip()
     wrong = tmp_path / "url"

@@ -352,6 +352,13 @@ ENDING: Final = (
         "now_ms - hold.began_ms >= timeout_ms",
         "now_ms - hold.began_ms >= timeout_ms // 2",
     ),
+    mutant(
+        "kind_changed",
+        "a worker's id is of one kind, for neither can read what the other has begun",
+        "workers/identity.py",
+        "if other is not kind and",
+        "if other is kind is None and",
+    ),
 )
 
 MUTANTS: Final = (*STARTING, *STOPPING, *REMEMBERING, *EXECUTING, *BELONGING, *ENDING)

@@ -8,7 +8,7 @@ import pytest
 
 from tenure.errors import InvalidSettings, WorkerBusy
 from tenure.testing import ManualClock, SeededEntropy
-from tenure.workers.identity import Identity, assume
+from tenure.workers.identity import Identity, Kind, assume
 
 
 def identity(folder: Path, name: str | None = None, seed: int = 0) -> Identity:
@@ -46,6 +46,29 @@ def test_a_remembered_id_serves_at_every_site(tmp_path: Path) -> None:
     assert there.worker_id == f"lab.{plain.worker_id}"
     plain.release()
     there.release()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        (Kind.RUNNER, Kind.PARENT, "runs tasks itself, and cannot be one that starts them"),
+        (Kind.PARENT, Kind.RUNNER, "starts them through a launcher, and cannot be one that runs"),
+    ],
+)
+def test_an_id_is_of_one_kind_for_good(tmp_path: Path, before: Kind, after: Kind, says: str) -> None:
+    """One kind cannot read what the other has begun, and would take it from the broker and begin it again."""
+    first = identity(tmp_path, "w")
+    first.records(before).touch()
+    first.release()
+    again = identity(tmp_path, "w")
+    assert again.records(before) == first.folder / before
+    with pytest.raises(InvalidSettings, match=says) as refused:
+        again.records(after)
+    assert "--worker-id" in refused.value.remedy
+    again.release()
+    other = identity(tmp_path, "other")
+    assert other.records(after).parent == other.folder
+    other.release()
 
 
 def test_an_id_that_its_site_s_name_makes_too_long_is_refused(tmp_path: Path) -> None:
