@@ -18,7 +18,7 @@ from tenure.coordinator.live import Gone
 from tenure.protocol.control_messages import Reason, Verdict
 from tenure.protocol.states import LeaseState
 from tenure.protocol.timing import beat_interval_ms, grace_ms, margin_ms
-from tenure.protocol.worker_messages import BEFORE_THE_START, Cause
+from tenure.protocol.worker_messages import BEFORE_THE_START, NEVER_LAUNCHED, Cause
 
 if TYPE_CHECKING:
     from tenure.coordinator.fleet import WorkerView
@@ -125,7 +125,7 @@ def _note(lease: LiveLease, event: ExecutorGone) -> None:
     A parent that says of an executor which was bound that it never was has forgotten it, and knows nothing of its end.
     """
     knows = event.cause not in BEFORE_THE_START
-    if not knows or event.cause is Cause.LAUNCH_REFUSED:
+    if not knows or event.cause in NEVER_LAUNCHED:
         event = event.model_copy(update={"cause": Cause.EXECUTOR_DIED, "proved": event.proved and knows})
     before = lease.gone
     if before is None or (event.proved and not before.told.proved):

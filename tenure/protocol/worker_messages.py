@@ -63,6 +63,8 @@ class Cause(StrEnum):
 
 BEFORE_THE_START: Final = frozenset({Cause.UNSTARTED, Cause.REFUSED})
 """Why an attempt was given back that never ran: nothing was used up by it, so nobody may say it of one that did."""
+NEVER_LAUNCHED: Final = frozenset({Cause.LAUNCH_REFUSED, Cause.UNSCHEDULABLE, Cause.IMAGE_UNAVAILABLE})
+"""Why a substrate has started no executor; of one that was started late after all it says nothing."""
 
 
 class FailureKind(StrEnum):

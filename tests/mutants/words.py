@@ -53,8 +53,15 @@ MUTANTS: Final = (
         "unstarted_by_its_parents_word",
         "an executor that was bound has used up time, whatever its parent says of it",
         "coordinator/executors.py",
-        "    if not knows or event.cause is Cause.LAUNCH_REFUSED:\n",
+        "    if not knows or event.cause in NEVER_LAUNCHED:\n",
         "    if not event.cause:\n",
+    ),
+    mutant(
+        "late_launch_called_unschedulable",
+        "why a substrate has started nothing says nothing of an executor that was bound",
+        "coordinator/executors.py",
+        "event.cause in NEVER_LAUNCHED",
+        "event.cause is NEVER_LAUNCHED",
     ),
     mutant(
         "cancelled_without_an_end",

@@ -12,7 +12,7 @@ from tenure.coordinator.executors import quiet_ms
 from tenure.errors import BrokerUnreachable
 from tenure.protocol.envelope import Requirements, Retry
 from tenure.protocol.timing import expiry_ms, grace_ms
-from tenure.protocol.worker_messages import Cause
+from tenure.protocol.worker_messages import NEVER_LAUNCHED, Cause
 from tests.held_porter import HeldPorter, stage
 from tests.scripted_fleet import EXPIRY_MS, TTL_MS, ScriptedFleet, drop, granted, verdicts
 from tests.scripted_launcher import executor, launch, started, told
@@ -162,13 +162,14 @@ def test_a_proof_may_come_later_and_is_not_taken_back(fleet: ScriptedFleet) -> N
 
 
 @pytest.mark.parametrize(("proved", "state"), [(True, "RELEASED"), (False, "EXPIRED")])
-def test_what_was_bound_has_died_and_was_not_refused(fleet: ScriptedFleet, *, proved: bool, state: str) -> None:
+@pytest.mark.parametrize("cause", sorted(NEVER_LAUNCHED))
+def test_what_was_bound_has_died(fleet: ScriptedFleet, cause: Cause, *, proved: bool, state: str) -> None:
     """A substrate has taken an executor back that had claimed in the last moment, and saw it end, or did not."""
     parent = fleet.worker("w1")
     task = fleet.submit()
     launched, worker, _ = started(fleet, parent)
     worker.alive = False
-    parent.report(told(launched, cause=Cause.LAUNCH_REFUSED, proved=proved))
+    parent.report(told(launched, cause=cause, proved=proved))
     fleet.live(EXPIRY_MS + 2_000)
 
     assert fleet.records.rows("SELECT state, cause FROM lease WHERE task_id = ?", task) == [(state, "executor_died")]
