@@ -22,7 +22,7 @@ Start = Literal["granted", "claimed"]
 APPEND_ONLY = ("--appendonly", "yes")
 AWAY_MS = 3_500
 """Longer than any lease in here."""
-DESTRUCTIONS = 3
+DESTRUCTIONS = 2
 """How often a group is destroyed in one trial."""
 
 
@@ -95,8 +95,9 @@ SHORT = [
     ("kill -9 of broker, append-only file", "valkey", "granted", 1),
     ("memory limit of broker reached", "valkey", "granted", 1),
 ]
+# A group is made again within 5 s, so that trials of its loss take long.
 LONG = [
-    long(fault, kind, start, 2)
+    long(fault, kind, start, 1 if fault.startswith("XGROUP") else 2)
     for fault in FAULTS
     for kind in KINDS
     for start in ("granted", "claimed")
