@@ -72,7 +72,7 @@ class Identity:
                 what = f"is one that {_ABILITIES[other]}, and cannot be one that {_ABILITIES[kind]}"
                 raise InvalidSettings(
                     f"worker {self.worker_id} {what}",
-                    "Give this one a name of its own with --worker-id, or another --state-dir",
+                    "Give this one a name of its own with --worker-id",
                 )
         return self.folder / kind
 
