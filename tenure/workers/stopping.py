@@ -103,11 +103,11 @@ class Stopper:
             ending = Ending(happened.outcome, happened.duration_ms, happened.outputs, happened.notes)
             finish(self._ledger, hold, ending, now_ms)
             return
-        if hold.end is None:
-            if happened.by_deadline:
-                hold.end = Cause.SELF_FENCED
-            else:
-                hold.end = Cause.COLLATERAL if others_fault else Cause.PROCESS_DIED
+        if happened.by_deadline and hold.end in {None, FailureKind.TIMEOUT}:
+            # Its lease was over first; who was stalled looks at its time before hearing of that.
+            hold.end = Cause.SELF_FENCED
+        elif hold.end is None:
+            hold.end = Cause.COLLATERAL if others_fault else Cause.PROCESS_DIED
         # A timeout is the task's own end, wherever its time went.
         started = happened.begun or hold.end is FailureKind.TIMEOUT
         stopped(self._ledger, hold, now_ms, started=started, gone=happened.gone)

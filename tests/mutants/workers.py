@@ -353,6 +353,13 @@ ENDING: Final = (
         "now_ms - hold.began_ms >= timeout_ms // 2",
     ),
     mutant(
+        "deadline_is_a_timeout",
+        "what the runner ended at the lease's deadline is lost, and did not time out",
+        "workers/stopping.py",
+        "hold.end in {None, FailureKind.TIMEOUT}",
+        "hold.end is None",
+    ),
+    mutant(
         "kind_changed",
         "a worker's id is of one kind, for neither can read what the other has begun",
         "workers/identity.py",

@@ -59,13 +59,10 @@ class Execution:
     how: str = ""
 
     def produced(self, result: ResultRow, wanted: Submitted) -> bool:
-        """Whether it came to that result. One that was ended from outside fails only a task whose time was over.
-
-        Over when that was told: an agent that was stalled looks at the time before it hears how the run has ended.
-        """
+        """Whether it came to that result. One that was ended from outside fails only a task whose time it had used."""
         if self.how in {"value", "failure"}:
             return self.how == ("failure" if result.is_failure else "value") and self.value in result.said
-        lasted_ms = (result.at - self.fact.at) * _RATES_DIFFER
+        lasted_ms = (self.ended_at - self.fact.at) * _RATES_DIFFER
         return result.failure_kind == "timeout" and wanted.timeout_ms is not None and lasted_ms >= wanted.timeout_ms
 
     def meets(self, other: Execution) -> int | None:

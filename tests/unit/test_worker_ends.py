@@ -285,6 +285,17 @@ def test_a_tree_that_the_runner_ended_at_the_deadline_is_self_fenced() -> None:
     assert core.seen.released(ticket)[0].cause is Cause.SELF_FENCED
 
 
+def test_what_the_runner_ended_at_the_deadline_did_not_time_out_however_late_that_is_heard() -> None:
+    """Seed 688481811: the main loop was stalled, and looked at the time before it read how the tree had ended."""
+    core = Core()
+    (ticket,) = core.take(quick(timeout_ms=500))
+    core.pass_ms(700)
+    core.recalled(0)
+    core.tree_ended(0, by_deadline=True)
+    assert core.seen.finished(ticket) == []
+    assert core.seen.released(ticket)[0].cause is Cause.SELF_FENCED
+
+
 # --- hello and goodbye --------------------------------------------------------------------------
 
 
