@@ -39,6 +39,8 @@ class WorkerView:
     by_hand: bool = False
     executor_of: str = ""
     """The worker whose launcher started it for one assignment; "" for all that take assignments themselves."""
+    launches: bool | None = None
+    """Whether its launcher starts executors, or it runs what it takes; None: it never said."""
     window: int = 0
     beat: int = -1
     """Sequence number of the newest heartbeat seen; -1 before the first."""
@@ -186,9 +188,14 @@ class Fleet:
         return self._at[site]
 
     def parent(self, worker: WorkerView) -> WorkerView | None:
-        """The worker that started this executor, if it is known at the executor's site; None for all others."""
+        """The worker that started this executor, if it is known at the executor's site; None for all others.
+
+        One that runs tasks itself starts no executors. Somebody else does, and what they are for it may have begun.
+        """
         parent = self.get(worker.executor_of)
-        return parent if parent is not None and parent.site == worker.site and not parent.executor_of else None
+        if parent is None or parent.site != worker.site or parent.executor_of or parent.launches is False:
+            return None
+        return parent
 
     def capabilities(self) -> frozenset[str]:
         """Everything that some ACTIVE worker offers."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from tenure.broker.base import WorkerAddress
 from tenure.coordinator import directives, leases
 from tenure.coordinator.fleet import Fleet, WorkerView
 from tenure.coordinator.journal import Step
 from tenure.coordinator.membership import DEVICE_LABEL, Site, site_of
 from tenure.errors import UnknownWorker
-from tenure.protocol.control_messages import Drain, Registered, Stop, StopReason
+from tenure.protocol.control_messages import Drain, HelloRefused, Reason, Registered, Stop, StopReason
 from tenure.protocol.states import LeaseState, WorkerState
 from tenure.protocol.timing import DEFAULT_LEASE_TTL_MS
 from tenure.protocol.worker_messages import Cause, Hello
@@ -32,25 +33,9 @@ def hello(turn: Turn, site: Site, report: Report, event: Hello) -> None:
     It offers only what its site is granted.
     """
     before = turn.fleet.get(report.worker_id)
-    if not _stays_what_it_is(turn, report, event):
+    if not (_stays_what_it_is(turn, report, event) and _stays_of_its_kind(turn, site, report, event)):
         return
-    worker = WorkerView(
-        worker_id=report.worker_id,
-        site=site.name,
-        generation=report.generation,
-        state=WorkerState.ACTIVE,
-        slots=event.slots,
-        capabilities=site.granted(event.capabilities),
-        labels=site.labels(event.labels),
-        resources=dict(event.resources),
-        ttl_ms=event.ttl_ms,
-        seen_ms=turn.elapsed_ms,
-        window=report.window,
-        remaining_ms=event.remaining_ms,
-        beat=before.beat if before is not None and before.generation == report.generation else -1,
-        first_fence=_first_fence(turn, report),
-        executor_of=event.executor_of or "",
-    )
+    worker = _introduced(turn, site, report, event)
     draining = before is not None and before.state is WorkerState.DRAINING and before.generation == worker.generation
     if draining:
         worker.state = WorkerState.DRAINING  # the same agent again: only a new one takes work again
@@ -70,6 +55,28 @@ def hello(turn: Turn, site: Site, report: Report, event: Hello) -> None:
     if (before is None or before.generation != worker.generation) and not worker.executor_of:
         devices = {f"the device {value}" for key, value in set(event.labels) - worker.labels if key == DEVICE_LABEL}
         _record_hello(turn, worker, before, (frozenset(event.capabilities) - worker.capabilities) | devices)
+
+
+def _introduced(turn: Turn, site: Site, report: Report, event: Hello) -> WorkerView:
+    before, row = turn.fleet.get(report.worker_id), turn.store.row("worker", (report.worker_id,))
+    return WorkerView(
+        worker_id=report.worker_id,
+        site=site.name,
+        generation=report.generation,
+        state=WorkerState.ACTIVE,
+        slots=event.slots,
+        capabilities=site.granted(event.capabilities),
+        labels=site.labels(event.labels),
+        resources=dict(event.resources),
+        ttl_ms=event.ttl_ms,
+        seen_ms=turn.elapsed_ms,
+        window=report.window,
+        remaining_ms=event.remaining_ms,
+        beat=before.beat if before is not None and before.generation == report.generation else -1,
+        first_fence=_first_fence(turn, report),
+        executor_of=event.executor_of or "",
+        launches=event.launches if row is None or row[7] is None else bool(row[7]),
+    )
 
 
 def _record_hello(turn: Turn, worker: WorkerView, before: WorkerView | None, refused: frozenset[str]) -> None:
@@ -106,6 +113,24 @@ def _stays_what_it_is(turn: Turn, report: Report, event: Hello) -> bool:
     if turn.memory.is_first_refusal(report.worker_id, "executor_of"):
         text = f"{report.worker_id} says that it is an executor of {claimed or 'nobody'}, which it is not: refused."
         turn.record("refused", text, worker_id=report.worker_id, step=Step(reason="executor_of"))
+    return False
+
+
+def _stays_of_its_kind(turn: Turn, site: Site, report: Report, event: Hello) -> bool:
+    """A worker that runs tasks itself never has executors started, nor the reverse.
+
+    Neither kind can tell what the other has begun of what the broker holds for their id, and would begin it again.
+    """
+    row = turn.store.row("worker", (report.worker_id,))
+    if row is None or None in (row[7], event.launches) or bool(row[7]) is event.launches:
+        return True
+    reason = Reason.OTHER_KIND
+    refused = HelloRefused(generation=report.generation, ordinal=event.ordinal, reason=reason)
+    turn.out.order(WorkerAddress(site.name, report.worker_id), refused)
+    if turn.memory.is_first_refusal(report.worker_id, reason):
+        kinds = ("runs tasks itself", "has executors started")
+        text = f"{report.worker_id} {kinds[row[7]]}, and an agent under its id that {kinds[1 - row[7]]} was refused."
+        turn.record("refused", text, worker_id=report.worker_id, step=Step(reason=reason))
     return False
 
 
@@ -246,6 +271,7 @@ def load(store: Database, elapsed_ms: int) -> Fleet:
                 window=row[5],
                 first_fence=row[10],
                 executor_of=row[11],
+                launches=None if row[12] is None else bool(row[12]),
             )
         )
     return fleet
@@ -271,6 +297,7 @@ def _store(turn: Turn, worker: WorkerView, event: Hello) -> None:
             turn.now_ms,
             worker.first_fence,
             worker.executor_of,
+            worker.launches,
         ),
     )
 

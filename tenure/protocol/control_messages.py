@@ -29,6 +29,7 @@ class Reason(StrEnum):
     UNREGISTERED_WORKER = "unregistered_worker"  #: no such worker, or it has not said hello since it was forgotten
     WRONG_SITE = "wrong_site"  #: the worker, its id or the lease is of another site than the inbox that this arrived on
     SITE_REVOKED = "site_revoked"  #: the site was thrown out, with all that it holds
+    OTHER_KIND = "other_kind"  #: the worker of that id starts executors, and this one runs tasks itself, or the reverse
     OLD_GENERATION = "old_generation"  #: a newer agent of the same worker id has said hello
     UNKNOWN_TASK = "unknown_task"  #: no such task
     UNKNOWN_FENCE = "unknown_fence"  #: no assignment of this task was ever published under this fence
@@ -59,6 +60,15 @@ class Registered(Message):
     kind: Literal["registered"] = "registered"
     generation: Count
     ordinal: Count = 0
+
+
+class HelloRefused(Message):
+    """The hello of that `ordinal` was not taken, and none of this agent will be: it must end, having run nothing."""
+
+    kind: Literal["hello_refused"] = "hello_refused"
+    generation: Count
+    ordinal: Count
+    reason: Reason
 
 
 class SayHello(Message):
@@ -123,7 +133,7 @@ class Drain(Message):
 
 
 Order = Annotated[
-    Registered | SayHello | Granted | Refused | Stop | Judged | Kept | Drain,
+    Registered | HelloRefused | SayHello | Granted | Refused | Stop | Judged | Kept | Drain,
     Field(discriminator="kind"),
 ]
 

@@ -165,6 +165,8 @@ class Hello(Message):
     """The worker whose launcher started this one, which runs one assignment and leaves; None for all others."""
     predecessor: Count = 0
     """The generation before this one on this host, if all that it had started is proved gone; else 0."""
+    launches: bool | None = None
+    """Whether its launcher starts an executor for each assignment, or it runs them itself; None: it does not say."""
     slots: Annotated[int, Field(ge=1, le=4096)]
     capabilities: Annotated[tuple[Name, ...], Field(min_length=1, max_length=64)]
     labels: Annotated[Pairs, Field(max_length=_MOST_PAIRS, fail_fast=True)] = ()

@@ -119,8 +119,16 @@ class Outranked:
 
 @final
 @dataclass(frozen=True, slots=True)
+class TurnedAway:
+    """The coordinator never takes this agent's hello, for a worker of this id is of the other kind."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class Leave:
     """All is done: send what is left to send, and end the agent."""
 
 
-Action = Tell | Forget | StartCall | StartCommand | Recall | CancelCall | EndTree | AllowUntil | Outranked | Leave
+AgentAction = Tell | Outranked | TurnedAway | Leave
+"""What the core of every kind of worker decides about the agent itself."""
+Action = Forget | StartCall | StartCommand | Recall | CancelCall | EndTree | AllowUntil | AgentAction

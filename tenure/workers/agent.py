@@ -7,6 +7,7 @@ factory of broker connections, call `run`, and `request_drain` from the handlers
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, Protocol, final
 
 from tenure.broker.base import EntryId, Stream, StreamEntry
@@ -90,6 +91,18 @@ class Agent:
         options = self._options
         identity = assume(options.state_dir, options.worker_id, self._clock, self._entropy, site=options.site)
         try:
+            self._shift = self._started(identity, secrets)
+            if self._drains_asked:
+                self._shift.ask_to_drain(self._drains_asked)
+            return self._shift.work()
+        finally:
+            self._shift = None
+            identity.release()
+
+    def _started(self, identity: Identity, secrets: frozenset[str]) -> Working:
+        """A shift that has not begun to work; its number is free again when there is none."""
+        with ExitStack() as refused:
+            refused.callback(identity.never_began)
             self._try_broker(identity.worker_id)
             forbid_inspection()
             if self._options.adopts:
@@ -102,13 +115,9 @@ class Agent:
                 self._porter,
                 secrets,
             )
-            self._shift = self._begin(identity, surroundings)
-            if self._drains_asked:
-                self._shift.ask_to_drain(self._drains_asked)
-            return self._shift.work()
-        finally:
-            self._shift = None
-            identity.release()
+            shift = self._begin(identity, surroundings)
+            refused.pop_all()
+        return shift
 
     def _try_capability(self, broker: WorkerBroker, capability: str) -> None:
         """One that the site was not granted would have every read refused, also of those that it was."""

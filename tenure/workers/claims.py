@@ -12,7 +12,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, final
 
-from tenure.protocol.control_messages import Drain, Granted, Judged, Kept, Order, Refused, Registered, SayHello, Stop
+from tenure.protocol.control_messages import (
+    Drain,
+    Granted,
+    HelloRefused,
+    Judged,
+    Kept,
+    Order,
+    Refused,
+    Registered,
+    SayHello,
+    Stop,
+)
 from tenure.protocol.envelope import CallWork
 from tenure.protocol.worker_messages import Heartbeat
 from tenure.workers.answers import Answers
@@ -188,12 +199,14 @@ class Claims:
             case _:
                 self._obey_about_worker(order, now_ms)
 
-    def _obey_about_worker(self, order: SayHello | Registered | Drain, now_ms: int) -> None:
+    def _obey_about_worker(self, order: SayHello | Registered | HelloRefused | Drain, now_ms: int) -> None:
         match order:
             case SayHello():
                 self._membership.say_hello(now_ms)
             case Registered():
                 self._membership.registered(order, now_ms)
+            case HelloRefused():
+                self._membership.refused(order, now_ms)
             case Drain():
                 self._membership.ordered_to_drain(now_ms)
 

@@ -12,7 +12,7 @@ from tenure.workers.holds import NEVER
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tenure.protocol.control_messages import Registered
+    from tenure.protocol.control_messages import HelloRefused, Registered
     from tenure.protocol.worker_messages import Held, Hello
 
 _HELLO_PATIENCE_MS: Final = 1_000
@@ -43,12 +43,16 @@ class Greeting:
 
     def answered(self, order: Registered, now_ms: int) -> bool:
         """Whether that is the answer to the newest hello; if so, the worker is registered."""
-        if order.generation != self._generation or order.ordinal != self._ordinal:
+        if not self._is_newest(order):
             return False
         self.registered = True
         self._registered_ms = now_ms
         self._unanswered = 0
         return True
+
+    def is_refused(self, order: HelloRefused) -> bool:
+        """Whether this agent can never be registered, so that it must end."""
+        return self._is_newest(order)
 
     def is_outranked(self, order: Registered) -> bool:
         """Whether a newer agent of this id has said hello, so that this one must end at once."""
@@ -62,3 +66,6 @@ class Greeting:
         if not self.registered:
             return now_ms >= self._due_ms
         return now_ms - max(self._registered_ms, echoed_ms) > 2 * self._hello.ttl_ms
+
+    def _is_newest(self, order: Registered | HelloRefused) -> bool:
+        return order.generation == self._generation and order.ordinal == self._ordinal

@@ -36,6 +36,11 @@ class Kind(StrEnum):
     RUNNER = "spool.jsonl"
     PARENT = "launches.jsonl"
 
+    @property
+    def other(self) -> Kind:
+        """The other one."""
+        return Kind.PARENT if self is Kind.RUNNER else Kind.RUNNER
+
 
 _ABILITIES: Final = {Kind.RUNNER: "runs tasks itself", Kind.PARENT: "starts them through a launcher"}
 
@@ -67,14 +72,19 @@ class Identity:
         Raises:
             InvalidSettings: a worker of the other kind has run under this id.
         """
-        for other in Kind:
-            if other is not kind and (self.folder / other).exists():
-                what = f"is one that {_ABILITIES[other]}, and cannot be one that {_ABILITIES[kind]}"
-                raise InvalidSettings(
-                    f"worker {self.worker_id} {what}",
-                    "Give this one a name of its own with --worker-id",
-                )
+        if (self.folder / kind.other).exists():
+            raise self.wrong_kind(kind)
         return self.folder / kind
+
+    def wrong_kind(self, kind: Kind) -> InvalidSettings:
+        """What to say to an agent of that kind when a worker of the other kind has run under this id."""
+        what = f"is one that {_ABILITIES[kind.other]}, and cannot be one that {_ABILITIES[kind]}"
+        return InvalidSettings(f"worker {self.worker_id} {what}", "Give this one a name of its own with --worker-id")
+
+    def never_began(self) -> None:
+        """This agent ends before it told anybody its number: the next one follows the one before it."""
+        if self.predecessor:
+            _keep_number(self.folder, self.predecessor)
 
     def note_outranked(self, generation: int) -> None:
         """An agent of that number runs under this id: the next agent of this folder gets a higher one."""
@@ -173,15 +183,19 @@ def _same_place(path: Path, agent_lock: int) -> bool:
 
 def _next_generation(folder: Path, clock: Clock) -> tuple[int, int]:
     """The last agent's number, 0 for none, and this one's."""
-    path, fresh = folder / "generation", folder / "generation.new"
-    before, outranked = _number(path), _number(folder / "outranked")
+    before, outranked = _number(folder / "generation"), _number(folder / "outranked")
     generation = max(before + 1, outranked + 1, clock.now_ms())
+    _keep_number(folder, generation)
+    return before, generation
+
+
+def _keep_number(folder: Path, generation: int) -> None:
+    fresh = folder / "generation.new"
     with fresh.open("w", encoding="ascii") as file:
         file.write(f"{generation}\n")
         file.flush()
         os.fsync(file.fileno())
-    fresh.rename(path)
-    return before, generation
+    fresh.rename(folder / "generation")
 
 
 def _number(path: Path) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, final
 
-from tenure.workers.actions import Leave, Outranked, Tell
+from tenure.workers.actions import AgentAction
 
 if TYPE_CHECKING:
     from tenure.launchers.base import Handle, LaunchOrder
@@ -68,4 +68,4 @@ class DropLaunch:
 CrewAction = StartLaunch | ProbeLaunch | CancelLaunch | ClearLaunch
 """What the launcher is called for; each is answered by one input."""
 
-LaunchAction = CrewAction | NoteHandle | DropLaunch | Tell | Outranked | Leave
+LaunchAction = CrewAction | NoteHandle | DropLaunch | AgentAction

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, final
 
 from tenure.protocol.worker_messages import Cause, Leaving
-from tenure.workers.actions import Leave, Outranked, Tell
+from tenure.workers.actions import Leave, Outranked, Tell, TurnedAway
 from tenure.workers.greeting import Greeting
 from tenure.workers.holds import NEVER
 from tenure.workers.lifetime import Decline
 
 if TYPE_CHECKING:
-    from tenure.protocol.control_messages import Registered
+    from tenure.protocol.control_messages import HelloRefused, Registered
     from tenure.workers.launch_book import LaunchBook
     from tenure.workers.launch_intake import LaunchIntake, ParentProfile
     from tenure.workers.launch_stops import LaunchStops
@@ -55,6 +55,12 @@ class LaunchMembership:
             self._book.act(Outranked(order.generation))
             self._leave()
         return False
+
+    def refused(self, order: HelloRefused) -> None:
+        """A worker of this id runs tasks itself: no executor of this one's is given a lease."""
+        if self._greeting.is_refused(order):
+            self._book.act(TurnedAway())
+            self._leave()
 
     def reconnected(self, now_ms: int) -> None:
         """Something may have been lost: say hello again."""

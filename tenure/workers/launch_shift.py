@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from tenure.protocol.worker_messages import Hello
 from tenure.version import VERSION
-from tenure.workers.actions import Leave, Outranked, Tell
+from tenure.workers.actions import Leave, Outranked, Tell, TurnedAway
 from tenure.workers.admission import Admission
 from tenure.workers.courier import Courier
 from tenure.workers.desk import Desk
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from tenure.errors import TenureError
     from tenure.launchers.base import Launcher
     from tenure.workers.identity import Identity
     from tenure.workers.shift import Surroundings
@@ -99,6 +100,7 @@ class LaunchShift:
         )
         self._drains_asked = 0
         self._drains_told = 0
+        self._turned_away: TenureError | None = None
         self._is_over = False
 
     def ask_to_drain(self, times: int) -> None:
@@ -121,9 +123,8 @@ class LaunchShift:
             self._outbox.wait_until_empty(_GOODBYE_S)
         finally:
             self._close()
-        return Summary(
-            self._identity.worker_id, self._identity.generation, self._desk.counts(), self._admission.refusal
-        )
+        refusal = self._turned_away or self._admission.refusal
+        return Summary(self._identity.worker_id, self._identity.generation, self._desk.counts(), refusal)
 
     def _drains(self) -> list[LaunchInput]:
         if self._drains_told == self._drains_asked:
@@ -151,6 +152,8 @@ class LaunchShift:
                 self._journal.over(key)
             case Outranked(generation):
                 self._identity.note_outranked(generation)
+            case TurnedAway():
+                self._turned_away = self._identity.wrong_kind(Kind.PARENT)
             case Leave():
                 self._is_over = True
             case _:
@@ -187,6 +190,7 @@ def _profile(identity: Identity, surroundings: Surroundings, launching: Launchin
         now_ms = surroundings.clock.elapsed_ms()
         lifetime = walled(lifetime, options.wall_ms, ttl_ms=options.ttl_ms, now_ms=now_ms)
     hello = Hello(
+        launches=True,
         slots=options.slots,
         capabilities=options.capabilities,
         labels=(*options.labels, *secret_labels(surroundings.secrets)),

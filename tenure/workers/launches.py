@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, final
 
-from tenure.protocol.control_messages import Drain, Judged, Order, Registered, SayHello, Stop, StopReason
+from tenure.protocol.control_messages import Drain, HelloRefused, Judged, Order, Registered, SayHello, Stop, StopReason
 from tenure.protocol.worker_messages import Cause, Heartbeat
 from tenure.workers.inputs import BeatTaken, DrainAsked, Ordered, Reconnected, Taken
 from tenure.workers.launch_book import LaunchBook
@@ -152,6 +152,8 @@ class Launches:
             case Registered():
                 if self._membership.registered(order, now_ms):
                     self._rounds.repeat_all(now_ms)
+            case HelloRefused():
+                self._membership.refused(order)
             case SayHello():
                 self._membership.say_hello(now_ms)
             case Drain():

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, final
 
 from tenure.protocol.worker_messages import Cause, Finished, Hello, Leaving
-from tenure.workers.actions import Leave, Outranked, Tell
+from tenure.workers.actions import Leave, Outranked, Tell, TurnedAway
 from tenure.workers.conclusions import give_back
 from tenure.workers.greeting import Greeting
 from tenure.workers.holds import NEVER, Stage
@@ -19,7 +19,7 @@ from tenure.workers.lifetime import ENDLESS, Decline, Lifetime
 from tenure.workers.one_task import OneTask
 
 if TYPE_CHECKING:
-    from tenure.protocol.control_messages import Registered
+    from tenure.protocol.control_messages import HelloRefused, Registered
     from tenure.workers.answers import Answers
     from tenure.workers.floor import Floor
     from tenure.workers.intake import Intake
@@ -91,6 +91,12 @@ class Membership:
             self._parts.answers.repeat(now_ms, at_once=True)
         elif self._greeting.is_outranked(order):
             self._parts.ledger.act(Outranked(order.generation))
+            self.drain(now_ms, at_once=True)
+
+    def refused(self, order: HelloRefused, now_ms: int) -> None:
+        """A worker of this id has executors started. This one has started nothing, for it was never registered."""
+        if self._greeting.is_refused(order):
+            self._parts.ledger.act(TurnedAway())
             self.drain(now_ms, at_once=True)
 
     def reconnected(self, now_ms: int) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, final
 from tenure.protocol.timing import expiry_ms
 from tenure.protocol.worker_messages import Finished, Hello, Released
 from tenure.version import VERSION
-from tenure.workers.actions import Forget, Leave, Outranked, Tell
+from tenure.workers.actions import Forget, Leave, Outranked, Tell, TurnedAway
 from tenure.workers.admission import Admission
 from tenure.workers.claims import Claims
 from tenure.workers.courier import Courier
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from tenure.artifacts.base import Porter
     from tenure.broker.base import WorkerBroker
     from tenure.clock import Clock, Entropy
-    from tenure.errors import CredentialRefused
+    from tenure.errors import TenureError
     from tenure.protocol.launch import LaunchTicket
     from tenure.protocol.message import Message
     from tenure.workers.actions import Action
@@ -66,13 +66,14 @@ _EXECUTOR_PATIENCE_MS: Final = 3_600_000
 class Summary:
     """What an agent did: how many assignments ended in which way, by name.
 
-    `refusal` is there when the broker did not accept the site's credential any more at the end.
+    `refusal` is there when the broker did not accept the site's credential any more at the end, or the coordinator
+    never took this worker for one of its kind.
     """
 
     worker_id: str
     generation: int
     counts: dict[str, int]
-    refusal: CredentialRefused | None = None
+    refusal: TenureError | None = None
 
 
 @final
@@ -139,6 +140,7 @@ class Shift:
         )
         self._drains_asked = 0
         self._drains_told = 0
+        self._turned_away: TenureError | None = None
         self._is_over = False
 
     def ask_to_drain(self, times: int) -> None:
@@ -162,9 +164,8 @@ class Shift:
             self._outbox.wait_until_empty(_GOODBYE_S)
         finally:
             self._close()
-        return Summary(
-            self._identity.worker_id, self._identity.generation, self._desk.counts(), self._admission.refusal
-        )
+        refusal = self._turned_away or self._admission.refusal
+        return Summary(self._identity.worker_id, self._identity.generation, self._desk.counts(), refusal)
 
     def _start_over(self) -> None:
         """The broker's data is new."""
@@ -196,6 +197,8 @@ class Shift:
                     self._spool.forget((task_id, fence))
                 case Outranked(generation):
                     self._identity.note_outranked(generation)
+                case TurnedAway():
+                    self._turned_away = self._identity.wrong_kind(Kind.RUNNER)
                 case Leave():
                     self._is_over = True
                 case _:
@@ -245,6 +248,7 @@ class Shift:
 def _profile(identity: Identity, options: WorkerOptions, secrets: frozenset[str], launched: Launched | None) -> Profile:
     hello = Hello(
         executor_of=launched.ticket.parent if launched is not None else None,
+        launches=False,
         slots=options.slots,
         capabilities=options.capabilities,
         labels=(*options.labels, *secret_labels(secrets)),

@@ -11,6 +11,7 @@ import pytest
 import tenure
 from tenure.protocol.client_messages import Query
 from tests.fault.instrument import Instrument
+from tests.fixtures_fleet import Worker
 from tests.fixtures_fleet_handlers import count
 from tests.fixtures_parity import PARENT, Parity, open_fleet_of_nobody
 from tests.launcher_local import LocalBench
@@ -70,6 +71,27 @@ def test_it_leaves_by_itself_when_it_has_had_nothing_to_do(parity: Parity) -> No
     assert waiting.result(60) == 1
     assert parity.fleet.processes[PARENT].wait(60) == 0
     assert _state(parity) == "OFFLINE"
+
+
+@pytest.mark.parametrize("launches_first", [True, False])
+def test_a_worker_s_id_is_of_one_kind_in_every_folder(tmp_path: Path, *, launches_first: bool) -> None:
+    """What one has begun, the other would begin again: neither can tell, of what the broker holds for their id."""
+    kinds = (("--launcher", "local"), ()) if launches_first else ((), ("--launcher", "local"))
+    with open_fleet_of_nobody(tmp_path) as fleet:
+        first, second = (
+            Worker("w1", 1, 5_000, state=tmp_path / place, options=kind)
+            for place, kind in zip(("here", "there"), kinds, strict=True)
+        )
+        fleet.start_worker(first)
+        fleet.wait_for_workers("w1")
+        fleet.processes["w1"].signal(signal.SIGTERM)
+        assert fleet.processes["w1"].wait(60) == 0
+        assert fleet.start_worker(second).wait(60) == 2
+        said = (tmp_path / "w1.log").read_text()
+        assert said.count("--worker-id") == 1, said
+        assert ("cannot be one that runs tasks itself" in said) == launches_first
+        fleet.start_worker(first)
+        fleet.wait_for_workers("w1")
 
 
 def _state(parity: Parity) -> str:

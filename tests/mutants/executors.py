@@ -48,15 +48,44 @@ BINDING: Final = (
         "parent_of_another_site",
         "an executor's parent is a worker of its site",
         _FLEET,
-        "parent is not None and parent.site == worker.site and not",
-        "parent is not None and not",
+        "parent is None or parent.site != worker.site or",
+        "parent is None or",
     ),
     mutant(
         "executor_of_an_executor",
         "an executor is nobody's parent",
         _FLEET,
-        "parent.site == worker.site and not parent.executor_of else None",
-        "parent.site == worker.site else None",
+        "or parent.executor_of or parent",
+        "or parent",
+    ),
+    mutant(
+        "executor_of_a_runner",
+        "no executor is bound for a worker that runs tasks itself, for it may have begun them",
+        _FLEET,
+        "parent.launches is False:",
+        "parent.launches is None is False:",
+    ),
+    mutant(
+        "kind_changed_elsewhere",
+        "a worker's id is of one kind, wherever its agents keep what they have begun",
+        _REGISTRY,
+        "or bool(row[7]) is event.launches:",
+        "or bool(row[7]) is not None:",
+    ),
+    mutant(
+        "kind_forgotten",
+        "a hello that says no kind takes none away",
+        "coordinator/store/sql/worker.sql",
+        "launches = COALESCE(excluded.launches, launches);",
+        "launches = excluded.launches;",
+    ),
+    Mutant(
+        "kind_rewritten",
+        "the store takes no other kind for a worker that has one",
+        tuple(
+            Edit(file, "WHEN OLD.launches IS NOT NULL AND", "WHEN OLD.launches IS NULL AND")
+            for file in (_SCHEMA, "coordinator/store/migrations/0013_kinds_of_workers.sql")
+        ),
     ),
     Mutant(
         "executor_changes_hands",

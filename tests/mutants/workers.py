@@ -363,8 +363,22 @@ ENDING: Final = (
         "kind_changed",
         "a worker's id is of one kind, for neither can read what the other has begun",
         "workers/identity.py",
-        "if other is not kind and",
-        "if other is kind is None and",
+        "if (self.folder / kind.other).exists():",
+        "if (self.folder / kind.other).is_dir():",
+    ),
+    mutant(
+        "refused_start_counts",
+        "an agent that never said hello is nobody's predecessor",
+        "workers/identity.py",
+        "        if self.predecessor:\n            _keep_number",
+        "        if self.predecessor < 0:\n            _keep_number",
+    ),
+    mutant(
+        "number_of_elsewhere_taken_back",
+        "what is not known to be gone is nobody's predecessor, also after a start that was refused",
+        "workers/identity.py",
+        "        if self.predecessor:\n            _keep_number(self.folder, self.predecessor)",
+        "        if self.generation:\n            _keep_number(self.folder, self.generation - 1)",
     ),
 )
 

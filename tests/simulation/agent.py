@@ -14,7 +14,7 @@ from tenure.broker.keys import DEFAULT_SITE
 from tenure.protocol.control_messages import Granted, Judged, Refused
 from tenure.protocol.timing import broker_timeout_ms
 from tenure.protocol.worker_messages import Finished, Hello, Released
-from tenure.workers.actions import Forget, Leave, Outranked, Tell
+from tenure.workers.actions import Forget, Leave, Outranked, Tell, TurnedAway
 from tenure.workers.claims import Claims
 from tenure.workers.inputs import Restored
 from tenure.workers.membership import Profile
@@ -89,6 +89,7 @@ class Seat:
             ttl_ms=self.ttl_ms,
             predecessor=self.predecessor,
             executor_of=None if self.errand is None else self.errand.parent,
+            launches=False,
         )
 
     def start(self) -> Agent:
@@ -256,6 +257,8 @@ class Agent(Process):
                     self.spool.forget((task_id, fence))
                 case Outranked(generation):
                     self.seat.outranked = generation
+                case TurnedAway():
+                    pass
                 case Leave():
                     self._leave()
                 case _:

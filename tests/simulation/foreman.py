@@ -160,7 +160,12 @@ class Foreman(Process):
         if self._hello_at >= 0 and self.engine.now - self._hello_at < _HELLO_EVERY_MS:
             return
         hello = Hello(
-            slots=self.slots, capabilities=(_CAPABILITY,), labels=LABELS, ttl_ms=self.ttl_ms, held=self._held()
+            slots=self.slots,
+            capabilities=(_CAPABILITY,),
+            labels=LABELS,
+            launches=True,
+            ttl_ms=self.ttl_ms,
+            held=self._held(),
         )
         self._say(face, hello)
         self._hello_at = self.engine.now

@@ -1,8 +1,6 @@
 """What a parent says of the end of its executors: what follows at once, later, and never."""
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -244,53 +242,6 @@ def test_an_end_that_may_be_that_of_a_second_executor_proves_nothing(fleet: Scri
     fleet.live(4_000)
 
     assert (fleet.records.leases(task), verdicts(parent)) == (["EXPIRED"], ["accepted"])
-
-
-def test_the_migration_takes_a_second_executor_from_the_events(fleet: ScriptedFleet) -> None:
-    parent = fleet.worker("w1")
-    first = fleet.submit()
-    launched, _, _ = started(fleet, parent)
-    other = fleet.submit()
-    started(fleet, fleet.worker("w2"))
-    second = executor(fleet, parent, launched, "x1")
-    fleet.workers[-1].claim(second)
-    with closing(sqlite3.connect(fleet.options.database)) as database:
-        database.executescript(
-            "ALTER TABLE lease DROP COLUMN seconded; ALTER TABLE lease DROP COLUMN unproved;"
-            "ALTER TABLE lease DROP COLUMN surrender; ALTER TABLE lease DROP COLUMN surrendered_at_ms;"
-            "PRAGMA user_version = 10;"
-        )
-    fleet.restart()
-
-    seconded = {str(row[0]): row[21] for row in fleet.store.rows("live_leases")}
-    assert seconded == {first: 1, other: 0}
-
-
-@pytest.mark.parametrize("binds", ["on record", "not yet on record"])
-def test_the_migration_takes_from_the_events_what_could_not_be_ended(fleet: ScriptedFleet, binds: str) -> None:
-    alone = fleet.worker("w3")
-    again = fleet.submit(retry=Retry(lost=1, backoff_ms=0))
-    alone.release(alone.claim(), Cause.PROCESS_DIED, started=True, tree_gone=False)
-    fleet.live(EXPIRY_MS + 2_000)
-    alone.claim()
-    assert fleet.records.leases(again) == ["EXPIRED", "ACTIVE"]
-    parent = fleet.worker("w1")
-    first = fleet.submit()
-    _, worker, hand = started(fleet, parent)
-    other = fleet.submit()
-    started(fleet, fleet.worker("w2"))
-    worker.release(hand, Cause.CANCELLED, started=True, tree_gone=False)
-    with closing(sqlite3.connect(fleet.options.database)) as database:
-        if binds == "not yet on record":
-            database.executescript("DROP TRIGGER event_kept; DELETE FROM event WHERE kind = 'bound';")
-        database.executescript(
-            "ALTER TABLE lease DROP COLUMN unproved; ALTER TABLE lease DROP COLUMN surrender;"
-            "ALTER TABLE lease DROP COLUMN surrendered_at_ms; PRAGMA user_version = 11;"
-        )
-    fleet.restart()
-
-    unproved = {str(row[0]): row[22] for row in fleet.store.rows("live_leases")}
-    assert unproved == {first: 1, other: 0, again: 0}, "only what its own attempt has told counts"
 
 
 def test_a_restart_forgets_what_was_told_and_is_told_again(fleet: ScriptedFleet) -> None:

@@ -284,7 +284,7 @@ def test_what_many_workers_have_left_goes_in_portions_one_per_turn(tmp_path: Pat
     with Database(tmp_path / "fleet.db") as store:
         store.run("create_world", ("main", 0))
         store.run("issue_site", ("lab", "lab", 0, '["cpu"]', "[]", 0, "ada"))
-        worker = ("lab", 1, 0, 1, '["cpu", "gpu"]', "[]", "[]", 1_000, "", 0, "", 0, 0, 0, "")
+        worker = ("lab", 1, 0, 1, '["cpu", "gpu"]', "[]", "[]", 1_000, "", 0, "", 0, 0, 0, "", None)
         store.run_many("put_worker", [(f"lab.w{number:05d}", *worker) for number in range(2_500)])
         store.run("revoke_site", (0, "lab"))
         known, broker = sites.load(store, ()), Wiped()

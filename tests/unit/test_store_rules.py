@@ -281,6 +281,14 @@ def test_nothing_is_deleted(database: sqlite3.Connection, table: str, reason: st
     assert refused(database, DELETE.format(table)) == reason
 
 
+def test_a_worker_is_of_one_kind_for_good(database: sqlite3.Connection) -> None:
+    database.execute(WORKER.format("", "X", 1))
+    assert refused(database, "UPDATE worker SET launches = 1 WHERE worker_id = 'X'") == ""
+    for change in ("UPDATE worker SET launches = 0", "UPDATE worker SET launches = NULL"):
+        assert refused(database, change) == "a worker starts executors or runs tasks itself, for good"
+    assert refused(database, "UPDATE worker SET launches = 1 WHERE worker_id = 'X'") == ""
+
+
 def test_an_executor_goes_when_it_holds_nothing(database: sqlite3.Connection) -> None:
     database.execute(
         WORKER.format("", "X", 1).replace("seen_at_ms)", "seen_at_ms, executor_of)").replace("0, 0)", "0, 0, 'W')")

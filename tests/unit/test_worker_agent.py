@@ -9,6 +9,7 @@ from tenure.broker.base import StreamEntry, WorkerBroker
 from tenure.errors import BrokerRefused
 from tenure.testing import ManualClock, SeededEntropy
 from tenure.workers.agent import Agent
+from tenure.workers.identity import assume
 from tenure.workers.options import WorkerOptions
 
 
@@ -48,3 +49,16 @@ def test_a_capability_that_the_site_was_not_granted_is_an_error_at_the_start(
         assert "--capability" in caught.value.remedy
 
     assert [(broker.worker_id, broker.closed) for broker in made] == [("lab.w1", True)] * 2
+
+
+def test_a_start_that_was_refused_does_not_hide_the_agent_before_it(tmp_path: Path) -> None:
+    """Its losses are told by the next agent that names it, and would wait for the end of their leases else."""
+    clock, entropy = ManualClock(), SeededEntropy()
+    before = assume(tmp_path, "w1", clock, entropy, site="lab")
+    before.release()
+    options = WorkerOptions(tmp_path, capabilities=("gpu",), worker_id="w1", site="lab")
+    with pytest.raises(BrokerRefused):
+        Agent(options, lambda name: cast("WorkerBroker", PickyBroker(name)), clock, entropy).run()
+    after = assume(tmp_path, "w1", clock, entropy, site="lab")
+    after.release()
+    assert after.predecessor == before.generation

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tenure.protocol.control_messages import Drain, Registered, SayHello
+from tenure.protocol.control_messages import Drain, HelloRefused, Reason, Registered, SayHello
 from tenure.protocol.worker_messages import Cause, Hello, Leaving, Outcome, Released
-from tenure.workers.actions import AllowUntil, EndTree, Leave, Recall, StartCall
+from tenure.workers.actions import AllowUntil, EndTree, Leave, Recall, StartCall, TurnedAway
 from tenure.workers.inputs import CallEnded, ChildReady, DrainAsked, HandlerSeen
 from tests.fixtures_worker_core import Core, granted, program, quick
 
@@ -359,6 +359,19 @@ def test_an_agent_that_has_been_replaced_ends_everything() -> None:
     core.recalled(0)
     core.tree_ended(0)
     assert core.seen.released(running)[0].cause is Cause.DRAINED
+
+
+def test_an_agent_whose_id_is_of_the_other_kind_ends_and_runs_nothing() -> None:
+    core = Core(generation=2, registered=False)
+    core.collect()
+    core.take(program())
+    refused = HelloRefused(generation=2, ordinal=core.ordinal, reason=Reason.OTHER_KIND)
+    core.orders.order(refused.model_copy(update={"generation": 1}))
+    assert core.seen.told(Leaving) == [], "an earlier agent was meant"
+    core.orders.order(refused)
+    core.pass_ms(10_000)
+    assert (core.seen.all(TurnedAway), core.seen.started()) == ([TurnedAway()], [])
+    assert core.seen.all(Leave)
 
 
 def test_say_hello_is_answered_at_once() -> None:

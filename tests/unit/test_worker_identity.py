@@ -120,6 +120,30 @@ def test_only_an_agent_of_the_same_boot_knows_its_predecessor_gone(tmp_path: Pat
     assert [first.predecessor, second.predecessor, third.predecessor] == [0, first.generation, 0]
 
 
+def test_an_agent_that_never_began_was_nobody_s_predecessor(tmp_path: Path) -> None:
+    """It told nobody its number: the coordinator knows the one before it, whose losses the next one tells at once."""
+    first = identity(tmp_path, "w1")
+    first.release()
+    refused = identity(tmp_path, "w1")
+    refused.never_began()
+    refused.release()
+    second = identity(tmp_path, "w1")
+    second.release()
+    assert (second.predecessor, second.generation) == (first.generation, first.generation + 1)
+
+
+def test_where_nothing_is_known_of_the_last_agent_one_that_never_began_changes_nothing(tmp_path: Path) -> None:
+    first = identity(tmp_path, "w1")
+    first.release()
+    (tmp_path / "workers" / "w1" / "place").write_text("another boot 1:2\n")
+    refused = identity(tmp_path, "w1")
+    refused.never_began()
+    refused.release()
+    second = identity(tmp_path, "w1")
+    second.release()
+    assert second.predecessor == refused.generation
+
+
 def test_a_copied_folder_proves_nothing_about_the_last_agent(tmp_path: Path) -> None:
     identity(tmp_path / "one", "w1").release()
     shutil.copytree(tmp_path / "one", tmp_path / "copy")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tenure.launchers.base import Phase, Sighting
-from tenure.protocol.control_messages import Registered, StopReason
+from tenure.protocol.control_messages import HelloRefused, Reason, Registered, StopReason
 from tenure.protocol.envelope import Limits, Requirements
 from tenure.protocol.timing import grace_ms
 from tenure.protocol.worker_messages import Cause, Hello, Leaving
-from tenure.workers.actions import Leave, Outranked
+from tenure.workers.actions import Leave, Outranked, TurnedAway
 from tenure.workers.inputs import DrainAsked, Reconnected
 from tenure.workers.launch_actions import CancelLaunch, ClearLaunch, DropLaunch, NoteHandle, ProbeLaunch, StartLaunch
 from tenure.workers.launch_inputs import CancelTried, ClearTried, Found, Journaled, Sighted
@@ -432,6 +432,17 @@ def test_a_parent_whose_place_was_taken_ends_at_once() -> None:
     core.orders.order(Registered(generation=8))
     assert core.seen.all(Outranked) == [Outranked(8)]
     assert core.seen.all(Leave)
+
+
+def test_a_parent_whose_id_is_of_the_other_kind_ends_at_once() -> None:
+    core = ParentCore(registered=False)
+    core.take()
+    refused = HelloRefused(generation=7, ordinal=1, reason=Reason.OTHER_KIND)
+    core.orders.order(refused.model_copy(update={"generation": 6}))
+    assert not core.seen.all(Leave), "an earlier agent was meant"
+    core.orders.order(refused)
+    assert core.seen.all(TurnedAway) == [TurnedAway()]
+    assert len(core.seen.all(Leave)) == 1
 
 
 def test_orders_of_an_earlier_coordinator_do_not_count() -> None:

@@ -309,7 +309,8 @@ CREATE TABLE worker (
     registered_at_ms INTEGER NOT NULL,
     seen_at_ms INTEGER NOT NULL,
     first_fence INTEGER NOT NULL DEFAULT 0,
-    executor_of TEXT NOT NULL DEFAULT ''
+    executor_of TEXT NOT NULL DEFAULT '',
+    launches INTEGER CHECK (launches IN (0, 1))
 ) STRICT, WITHOUT ROWID;
 
 CREATE TRIGGER worker_transition BEFORE UPDATE OF state ON worker
@@ -322,6 +323,9 @@ CREATE TRIGGER worker_generation_grows BEFORE UPDATE OF generation ON worker WHE
 BEGIN SELECT RAISE(ABORT, 'a generation never goes back'); END;
 CREATE TRIGGER worker_executor_for_good BEFORE UPDATE OF executor_of ON worker WHEN NEW.executor_of <> OLD.executor_of
 BEGIN SELECT RAISE(ABORT, 'an executor stays one, of the same worker'); END;
+CREATE TRIGGER worker_kind_for_good BEFORE UPDATE OF launches ON worker
+WHEN OLD.launches IS NOT NULL AND NEW.launches IS NOT OLD.launches
+BEGIN SELECT RAISE(ABORT, 'a worker starts executors or runs tasks itself, for good'); END;
 CREATE TRIGGER worker_kept BEFORE DELETE ON worker
 WHEN OLD.executor_of = '' OR EXISTS (SELECT 1 FROM lease WHERE worker_id = OLD.worker_id AND state = 'ACTIVE')
 BEGIN SELECT RAISE(ABORT, 'workers are never deleted, but executors that hold nothing'); END;
