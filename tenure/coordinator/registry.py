@@ -58,7 +58,7 @@ def hello(turn: Turn, site: Site, report: Report, event: Hello) -> None:
 
 
 def _introduced(turn: Turn, site: Site, report: Report, event: Hello) -> WorkerView:
-    before, row = turn.fleet.get(report.worker_id), turn.store.row("worker", (report.worker_id,))
+    before = turn.fleet.get(report.worker_id)
     return WorkerView(
         worker_id=report.worker_id,
         site=site.name,
@@ -75,7 +75,7 @@ def _introduced(turn: Turn, site: Site, report: Report, event: Hello) -> WorkerV
         beat=before.beat if before is not None and before.generation == report.generation else -1,
         first_fence=_first_fence(turn, report),
         executor_of=event.executor_of or "",
-        launches=event.launches if row is None or row[7] is None else bool(row[7]),
+        launches=_kind(turn, report.worker_id, event.launches),
     )
 
 
@@ -121,17 +121,24 @@ def _stays_of_its_kind(turn: Turn, site: Site, report: Report, event: Hello) -> 
 
     Neither kind can tell what the other has begun of what the broker holds for their id, and would begin it again.
     """
-    row = turn.store.row("worker", (report.worker_id,))
-    if row is None or None in (row[7], event.launches) or bool(row[7]) is event.launches:
+    launches = _kind(turn, report.worker_id, event.launches)
+    if event.launches in {None, launches}:
         return True
     reason = Reason.OTHER_KIND
     refused = HelloRefused(generation=report.generation, ordinal=event.ordinal, reason=reason)
     turn.out.order(WorkerAddress(site.name, report.worker_id), refused)
     if turn.memory.is_first_refusal(report.worker_id, reason):
         kinds = ("runs tasks itself", "has executors started")
-        text = f"{report.worker_id} {kinds[row[7]]}, and an agent under its id that {kinds[1 - row[7]]} was refused."
+        known, said = (kinds[bool(kind)] for kind in (launches, event.launches))
+        text = f"{report.worker_id} {known}, and an agent under its id that {said} was refused."
         turn.record("refused", text, worker_id=report.worker_id, step=Step(reason=reason))
     return False
+
+
+def _kind(turn: Turn, worker_id: str, said: bool | None) -> bool | None:  # noqa: FBT001 - three values, no switch
+    """Whether it has executors started, as it has said first; None: it never said."""
+    row = turn.store.row("worker", (worker_id,))
+    return said if row is None or row[7] is None else bool(row[7])
 
 
 def _first_fence(turn: Turn, report: Report) -> int:
@@ -178,6 +185,7 @@ def register_by_hand(turn: Turn, ask: RegisterWorker) -> None:
         ttl_ms=DEFAULT_LEASE_TTL_MS,
         seen_ms=turn.elapsed_ms,
         by_hand=True,
+        launches=_kind(turn, ask.worker_id, None),
         window=ask.slots,
     )
     event = Hello(slots=ask.slots, capabilities=ask.capabilities, ttl_ms=worker.ttl_ms)

@@ -7,7 +7,7 @@ import pytest
 
 from tenure.protocol.client_messages import RegisterWorker
 from tenure.protocol.control_messages import HelloRefused, Reason, Registered
-from tests.scripted_fleet import EXPIRY_MS, ScriptedFleet, ScriptedWorker, drop, granted, refusals
+from tests.scripted_fleet import EXPIRY_MS, ScriptedFleet, ScriptedWorker, drop, granted, leave, refusals
 from tests.scripted_launcher import executor, launch, started
 
 UNCLAIMED_MS = 15_000
@@ -73,6 +73,14 @@ def test_a_parent_that_starts_again_goes_on(fleet: ScriptedFleet, *, launches: b
     child = executor(fleet, again, launched)
     fleet.workers[-1].claim(child)
     assert granted(fleet.workers[-1]) == [1]
+
+
+@pytest.mark.parametrize("launches", [True, False])
+def test_a_registration_by_hand_changes_no_kind(fleet: ScriptedFleet, *, launches: bool) -> None:
+    leave(fleet.worker("w1", launches=launches), gone=True)
+    fleet.client.ask(RegisterWorker(worker_id="w1", capabilities=("cpu",)))
+    other = fleet.worker("w1", generation=3, launches=not launches)
+    assert isinstance(answers(other)[-1], HelloRefused)
 
 
 def test_a_worker_that_was_registered_by_hand_is_of_neither_kind(fleet: ScriptedFleet) -> None:

@@ -10,7 +10,7 @@ ON CONFLICT (worker_id) DO UPDATE SET
     capabilities = excluded.capabilities, labels = excluded.labels, resources = excluded.resources,
     ttl_ms = excluded.ttl_ms, host = excluded.host, pid = excluded.pid, version = excluded.version,
     registered_at_ms = excluded.registered_at_ms, seen_at_ms = excluded.seen_at_ms,
-    first_fence = excluded.first_fence, launches = COALESCE(excluded.launches, launches);
+    first_fence = excluded.first_fence, launches = excluded.launches;
 
 -- name: worker_state
 -- A step of the worker state machine.
