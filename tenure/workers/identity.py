@@ -11,7 +11,7 @@ import fcntl
 import os
 import re
 import socket
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -82,9 +82,13 @@ class Identity:
         return InvalidSettings(f"worker {self.worker_id} {what}", "Give this one a name of its own with --worker-id")
 
     def never_began(self) -> None:
-        """This agent ends before it told anybody its number: the next one follows the one before it."""
+        """This agent ends before it told anybody its number: the next one follows the one before it.
+
+        Where that cannot be written down, the next one follows this one, and what was lost before waits for its lease.
+        """
         if self.predecessor:
-            _keep_number(self.folder, self.predecessor)
+            with suppress(OSError):
+                _keep_number(self.folder, self.predecessor)
 
     def note_outranked(self, generation: int) -> None:
         """An agent of that number runs under this id: the next agent of this folder gets a higher one."""

@@ -370,15 +370,15 @@ ENDING: Final = (
         "refused_start_counts",
         "an agent that never said hello is nobody's predecessor",
         "workers/identity.py",
-        "        if self.predecessor:\n            _keep_number",
-        "        if self.predecessor < 0:\n            _keep_number",
+        "        if self.predecessor:\n            with suppress",
+        "        if self.predecessor < 0:\n            with suppress",
     ),
     mutant(
         "number_of_elsewhere_taken_back",
         "what is not known to be gone is nobody's predecessor, also after a start that was refused",
         "workers/identity.py",
-        "        if self.predecessor:\n            _keep_number(self.folder, self.predecessor)",
-        "        if self.generation:\n            _keep_number(self.folder, self.generation - 1)",
+        "        if self.predecessor:\n            with suppress",
+        "        if self.generation:\n            with suppress",
     ),
 )
 

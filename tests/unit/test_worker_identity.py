@@ -132,6 +132,19 @@ def test_an_agent_that_never_began_was_nobody_s_predecessor(tmp_path: Path) -> N
     assert (second.predecessor, second.generation) == (first.generation, first.generation + 1)
 
 
+def test_a_number_that_cannot_be_given_back_hides_no_other_error(tmp_path: Path) -> None:
+    identity(tmp_path, "w1").release()
+    refused = identity(tmp_path, "w1")
+    in_the_way = refused.folder / "generation.new"
+    in_the_way.mkdir()
+    refused.never_began()
+    in_the_way.rmdir()
+    refused.release()
+    second = identity(tmp_path, "w1")
+    second.release()
+    assert second.predecessor == refused.generation
+
+
 def test_where_nothing_is_known_of_the_last_agent_one_that_never_began_changes_nothing(tmp_path: Path) -> None:
     first = identity(tmp_path, "w1")
     first.release()
